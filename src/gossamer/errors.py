@@ -1,0 +1,37 @@
+"""The one family of exceptions: every error says what was given, what is allowed and what to do.
+
+Nothing is sent and nothing is spent when one of these is raised.
+"""
+
+from __future__ import annotations
+
+
+class GossamerError(Exception):
+    """Root of every error that Gossamer raises on purpose."""
+
+
+class ConfigurationError(GossamerError, ValueError):
+    """A setting is wrong: names the field, the value, what is allowed and what to do.
+
+    >>> raise ConfigurationError("step", -1.0, "a positive number", "try step=0.1")
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: step: got -1.0; allowed: a positive number. Try step=0.1.
+    """
+
+    def __init__(self, field: str, given: object, allowed: str, hint: str = "") -> None:
+        self.field, self.given, self.allowed, self.hint = field, given, allowed, hint
+        advice = f" {hint[0].upper()}{hint[1:].rstrip('.')}." if hint else ""
+        super().__init__(f"{field}: got {given!r}; allowed: {allowed.rstrip('.')}.{advice}")
+
+
+class DataError(GossamerError, ValueError):
+    """Data cannot be used: says position and kind of the fault, never the value itself."""
+
+
+class PrivacyError(GossamerError):
+    """A release that the budget does not cover, an exhausted mechanism, or a missing bound."""
+
+
+class NetworkError(GossamerError):
+    """A peer, a certificate or a frame that cannot be accepted."""
