@@ -1,0 +1,39 @@
+"""Streams: what every learner sees, step by step."""
+
+from gossamer.streams.arrays import ArrayStream, common, from_arrays
+from gossamer.streams.base import Stream
+from gossamer.streams.drift import blend, sequence
+from gossamer.streams.files import from_file, read_records
+from gossamer.streams.generators import (
+    heterogeneous_logistic,
+    linear_regression,
+    random_signs,
+    smooth_cycle_logistic,
+)
+from gossamer.streams.live import LiveStream, from_iterators
+from gossamer.streams.pages import Generated
+from gossamer.streams.partition import Partition, Rest
+from gossamer.streams.poker import POKER_CLASSES, poker_hands, poker_label
+
+__all__ = [
+    "POKER_CLASSES",
+    "ArrayStream",
+    "Generated",
+    "LiveStream",
+    "Partition",
+    "Rest",
+    "Stream",
+    "blend",
+    "common",
+    "from_arrays",
+    "from_file",
+    "from_iterators",
+    "heterogeneous_logistic",
+    "linear_regression",
+    "poker_hands",
+    "poker_label",
+    "random_signs",
+    "read_records",
+    "sequence",
+    "smooth_cycle_logistic",
+]

@@ -1,0 +1,166 @@
+"""Streams over records in memory: dealt to learners (`from_arrays`) or seen by all of them (`common`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.problems.base import Block
+from gossamer.streams.base import (
+    Array,
+    Stream,
+    as_features,
+    as_labels,
+    as_records,
+    check_count,
+    check_seed,
+    generator,
+)
+from gossamer.streams.partition import Partition, Rest, shares_of
+
+
+class ArrayStream(Stream):
+    """Records in memory and the order in which they are played: `order` (steps, width) holds record numbers.
+
+    The records are kept once; reading gathers rows. Made by `from_arrays` and `common`.
+
+    >>> order = np.array([[0, 1], [1, 0]])
+    >>> records = as_records([[5.0], [7.0]], [0, 1])
+    >>> ArrayStream(*records, order, learners=2, occurrences=2, description="swap").read(0, 2).y
+    array([[0, 1], [1, 0]], dtype=int32)
+    """
+
+    def __init__(
+        self, x: Array, y: Array, order: Array, *, learners: int | None, occurrences: int, description: str
+    ) -> None:
+        self._x, self._y, self._order = x, y, order
+        self.learners, self.length, self.shared = learners, len(order), learners is None
+        self.features, self.occurrences, self.description = x.shape[1:], occurrences, description
+
+    def _read(self, start: int, stop: int) -> Block:
+        rows = self._order[start:stop]
+        return Block(np.take(self._x, rows, axis=0), np.take(self._y, rows))
+
+
+def from_arrays(
+    x: Any,
+    y: Any,
+    learners: int,
+    partition: Partition = "iid",
+    *,
+    seed: int,
+    skew: float | None = None,
+    rest: Rest = "others",
+    copies: int = 1,
+    passes: int = 1,
+    shuffle: bool = True,
+) -> ArrayStream:
+    """Deal records to learners.
+
+    Every learner gets a share of the records and goes over it `passes` times. Where shares differ, the length
+    of the stream is `passes` times the smallest share, and learners with larger shares do not finish. So a
+    record occurs at most `copies * passes` times (`occurrences`).
+
+    Args:
+        x: features (records, features...).
+        y: labels (records,): whole numbers are classes, floating point numbers are regression targets.
+        learners: how many learners share the records.
+        partition: "iid": dealt evenly. "by-label": every learner has one class, larger classes having more
+            learners (paper 003's mushrooms), or, with more classes than learners, class c goes to learner c
+            mod n. "label-skew": a share `skew` of class c goes to learner c mod n and the remainder to the
+            others.
+        seed: of the shuffling.
+        skew: for "label-skew", the share of each class that goes to its own learner.
+        rest: for "label-skew", whom the remainder goes to, evenly: the "others" (paper 003: skew=0.4) or
+            "all" learners, the own one too (paper 001: skew=0.5, so half of the records are dealt evenly to
+            all).
+        copies: how often the records are repeated before they are dealt (paper 000's letter: 10 n).
+        passes: how often a learner goes over its own share, in a new order each time if `shuffle` is on.
+        shuffle: whether records come in random order; otherwise each learner keeps the order of the arrays.
+
+    >>> stream = from_arrays([[0], [1], [2], [3], [4], [5]], [0, 0, 0, 0, 1, 1], 3, "by-label", seed=0)
+    >>> stream.length
+    2
+    >>> stream.read(0, 2).y
+    array([[0, 0, 1], [0, 0, 1]], dtype=int32)
+    """
+    for field, given in (("learners", learners), ("copies", copies), ("passes", passes)):
+        check_count(field, given)
+    check_seed(seed)
+    features, labels = as_records(x, y)
+    if copies * len(labels) < learners:
+        raise DataError(f"{len(labels)} records in {copies} copies cannot serve {learners} learners")
+    rng = generator(seed, "from_arrays")
+    places = np.arange(copies * len(labels))
+    if shuffle:
+        rng.shuffle(places)
+    shares = shares_of(partition, np.tile(labels, copies)[places], learners, skew, rest)
+    own = [places[share] for share in shares]
+    order = _order_of_play(own, passes, rng if shuffle else None) % len(labels)
+    return ArrayStream(
+        features,
+        labels,
+        order.astype(np.int32 if len(labels) < 2**31 else np.int64),
+        learners=learners,
+        occurrences=copies * passes,
+        description=f"{len(labels)} records, {partition} over {learners} learners, {len(order)} steps",
+    )
+
+
+def common(
+    x: Any, y: Any = None, batch: int = 1, *, seed: int | None = None, passes: int = 1, shuffle: bool = False
+) -> ArrayStream:
+    """One batch per step that every learner sees (paper 002), for any number of learners.
+
+    It reads as x (steps, batch, features...) and y (steps, batch). Records that do not fill a last batch are
+    left out, in every pass.
+
+    Args:
+        x: features (records, features...), or loss vectors for linear losses.
+        y: labels (records,); None where the loss has none (they read as zeros).
+        batch: records per step.
+        seed: of the shuffling; needed only with `shuffle`.
+        passes: how often the records are played.
+        shuffle: whether every pass is in a new random order; otherwise the order of the arrays is kept.
+
+    >>> stream = common([[1.0], [2.0], [3.0], [4.0]], batch=2)
+    >>> stream.shared, stream.learners, stream.length
+    (True, None, 2)
+    >>> stream.read(0, 2).x[..., 0]
+    array([[1., 2.], [3., 4.]], dtype=float32)
+    """
+    check_count("batch", batch)
+    check_count("passes", passes)
+    features = as_features(x)
+    features, labels = as_records(features, np.zeros(len(features), np.float32) if y is None else as_labels(y))
+    steps = len(labels) // batch
+    if steps == 0:
+        raise DataError(f"{len(labels)} records do not fill one batch of {batch}")
+    order = _order_of_play([np.arange(len(labels))], passes, _shuffler(shuffle, seed))
+    played = order.reshape(passes, len(labels))[:, : steps * batch].reshape(passes * steps, batch)
+    description = f"{len(labels)} records, common batches of {batch}, {len(played)} steps"
+    return ArrayStream(features, labels, played, learners=None, occurrences=passes, description=description)
+
+
+def _shuffler(shuffle: bool, seed: int | None) -> np.random.Generator | None:
+    if not shuffle:
+        return None
+    if seed is None:
+        raise ConfigurationError("seed", None, "a whole number of at least 0", "give a seed, or shuffle=False")
+    check_seed(seed)
+    return generator(seed, "common")
+
+
+def _order_of_play(shares: list[Array], passes: int, rng: np.random.Generator | None) -> Array:
+    """Column i is share i, played again (in new orders with `rng`) until the smallest share is through."""
+    length = passes * min(len(share) for share in shares)
+    order = np.empty((length, len(shares)), dtype=np.int64)
+    for column, share in enumerate(shares):
+        laps = -(-length // len(share))
+        played = np.tile(share if rng is not None else np.sort(share), (laps, 1))
+        if rng is not None:
+            rng.permuted(played, axis=1, out=played)
+        order[:, column] = played.reshape(-1)[:length]
+    return order

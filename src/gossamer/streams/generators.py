@@ -1,0 +1,128 @@
+"""Synthetic streams of the papers: endless, fresh at every step, the same for the same seed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gossamer.errors import ConfigurationError
+from gossamer.streams.base import Array, check_count, check_seed, generator
+from gossamer.streams.pages import Generated
+
+
+def heterogeneous_logistic(learners: int, dim: int, alpha: float, beta: float, *, seed: int) -> Generated:
+    """Binary classification whose learners differ: synthetic(alpha, beta) of Li et al. 2020 (paper 001, V-A).
+
+    Learner k draws once u ~ N(0, alpha), W ~ N(u, 1)^d, b ~ N(u, 1), B ~ N(0, beta), v ~ N(B, 1)^d. Its
+    samples are x ~ N(v, S) with S diagonal, S_jj = j^-1.2, and the label is 1 where sigmoid(W x + b) > 1/2,
+    else 0. alpha makes the models differ, beta the features. The second argument of N is a variance
+    throughout.
+
+    `truth` is (learners, dim + 1): W, then b.
+
+    >>> stream = heterogeneous_logistic(20, 100, 0.1, 0.1, seed=0)
+    >>> block = stream.read(0, 4)
+    >>> block.x.shape, block.y.shape, block.y.dtype
+    ((4, 20, 100), (4, 20), dtype('int32'))
+    """
+    check_count("learners", learners)
+    check_count("dim", dim)
+    check_seed(seed)
+    _check_variance("alpha", alpha)
+    _check_variance("beta", beta)
+    purpose = "heterogeneous logistic regression"
+    rng = generator(seed, purpose)
+    model_mean = np.sqrt(alpha) * rng.standard_normal((learners, 1))
+    models = model_mean + rng.standard_normal((learners, dim + 1))
+    feature_mean = np.sqrt(beta) * rng.standard_normal((learners, 1))
+    centres = (feature_mean + rng.standard_normal((learners, dim))).astype(np.float32)
+    spread = (np.arange(1, dim + 1) ** -0.6).astype(np.float32)
+    truth = models.astype(np.float32)
+
+    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
+        x = rng.standard_normal((steps, learners, dim), dtype=np.float32)
+        x *= spread
+        x += centres
+        margin = np.einsum("snd,nd->sn", x, truth[:, :-1]) + truth[:, -1]
+        return x, (margin > 0).astype(np.int32)
+
+    return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
+
+
+def linear_regression(dim: int = 21, *, seed: int) -> Generated:
+    """Linear regression of paper 002 (6.1), one sample per step that every learner sees.
+
+    a ~ U[-0.5, 0.5]^d and b = a . truth + rho, with truth ~ N(0, 1)^d fixed by the seed and rho ~ N(0, 0.2),
+    where 0.2 is the variance.
+
+    >>> stream = linear_regression(seed=0)
+    >>> stream.shared, stream.truth.shape, stream.read(0, 3).x.shape
+    (True, (21,), (3, 1, 21))
+    """
+    check_count("dim", dim)
+    check_seed(seed)
+    purpose = "linear regression"
+    truth = generator(seed, purpose).standard_normal(dim, dtype=np.float32)
+
+    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
+        x = rng.random((steps, 1, dim), dtype=np.float32) - np.float32(0.5)
+        rho = np.float32(np.sqrt(0.2)) * rng.standard_normal((steps, 1), dtype=np.float32)
+        return x, x @ truth + rho
+
+    return Generated(draw, learners=None, features=(dim,), seed=seed, description=purpose, truth=truth)
+
+
+def random_signs(learners: int, dim: int, *, seed: int) -> Generated:
+    """Linear losses with coordinates +-1/sqrt(dim) at random, so of norm 1: the hard case for regret.
+
+    The features are the loss vectors; the labels are zeros, and every learner has its own.
+
+    >>> random_signs(1, 4, seed=0).read(0, 1).x
+    array([[[ 0.5, ...0.5, ...0.5, ...0.5]]], dtype=float32)
+    """
+    check_count("learners", learners)
+    check_count("dim", dim)
+    size = np.float32(1 / np.sqrt(dim))
+
+    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
+        bits = rng.integers(0, 2, (steps, learners, dim), dtype=np.int8)
+        x = np.where(bits, size, -size)
+        return x, np.zeros((steps, learners), np.float32)
+
+    return Generated(draw, learners=learners, features=(dim,), seed=seed, description="random signs")
+
+
+def smooth_cycle_logistic(learners: int, dim: int, *, seed: int) -> Generated:
+    """Logistic data that vary smoothly along a cycle, so that neighbours on a ring have similar data.
+
+    With c, a, b ~ N(0, 1)^d fixed by the seed, learner i of n has w_i = c + cos(2 pi i/n) a + sin(2 pi i/n)
+    b. Its features are uniform on the unit sphere, and its label is 1 with probability sigmoid(w_i . x), else
+    0. As w_i has a norm near sqrt(2 d), the margin w_i . x has a standard deviation near sqrt(2) in every
+    dimension.
+
+    `truth` is (learners, dim): the w_i.
+
+    >>> stream = smooth_cycle_logistic(64, 10, seed=0)
+    >>> bool(np.allclose(np.linalg.norm(stream.read(0, 5).x, axis=-1), 1.0))
+    True
+    """
+    check_count("learners", learners)
+    check_count("dim", dim)
+    check_seed(seed)
+    purpose = "smooth logistic cycle"
+    c, a, b = generator(seed, purpose).standard_normal((3, dim))
+    angle = 2 * np.pi * np.arange(learners)[:, None] / learners
+    truth = (c + np.cos(angle) * a + np.sin(angle) * b).astype(np.float32)
+
+    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
+        x = rng.standard_normal((steps, learners, dim), dtype=np.float32)
+        x /= np.linalg.norm(x, axis=-1, keepdims=True)
+        margin = np.einsum("snd,nd->sn", x, truth)
+        # A label 1 with probability sigmoid(margin): margin plus a logistic variable is positive.
+        return x, (margin + rng.logistic(size=margin.shape) > 0).astype(np.int32)
+
+    return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
+
+
+def _check_variance(field: str, given: float) -> None:
+    if not (np.isfinite(given) and given >= 0):
+        raise ConfigurationError(field, given, "a variance: a finite number of at least 0")
