@@ -1,0 +1,216 @@
+"""Fixed graphs, all built on networkx. The position of a node in the sorted nodes is the learner's number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from scipy import sparse
+
+from gossamer.errors import ConfigurationError
+from gossamer.topology import weights as rules
+from gossamer.topology.base import DENSE_LIMIT, Floats, as_integer
+from gossamer.topology.fixed import FixedTopology
+
+MOST_DIMENSIONS = 20
+
+
+def ring(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+    """Each learner hears the one before and the one after it.
+
+    >>> round(ring(4).spectral_gap(), 6)
+    0.666667
+    """
+    return _build(f"ring({n})", nx.cycle_graph(as_integer("n", n, 1)), weights)
+
+
+def path(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+    """A ring that is cut open.
+
+    >>> path(3).hears(0)
+    ((1, 0.333...),)
+    """
+    return _build(f"path({n})", nx.path_graph(as_integer("n", n, 1)), weights)
+
+
+def complete(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+    """Everybody hears everybody: one exchange is the exact average.
+
+    >>> complete(4).matrix()[0]
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    # Its weights are n-by-n by nature.
+    return _build(f"complete({n})", nx.complete_graph(as_integer("n", n, 1, most=DENSE_LIMIT)), weights)
+
+
+def star(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+    """Learner 0 in the middle hears everybody; the others hear only learner 0.
+
+    >>> star(3).hears(2)
+    ((0, 0.333...),)
+    """
+    return _build(f"star({n})", nx.star_graph(as_integer("n", n, 1) - 1), weights)
+
+
+def torus(rows: int, columns: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+    """A grid whose sides are glued; learner `row * columns + column` hears its four neighbours.
+
+    >>> [speaker for speaker, weight in torus(3, 4).hears(0)]
+    [1, 3, 4, 8]
+    """
+    rows, columns = as_integer("rows", rows, 1), as_integer("columns", columns, 1)
+    return _build(f"torus({rows}, {columns})", nx.grid_2d_graph(rows, columns, periodic=True), weights)
+
+
+def hypercube(dimension: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+    """2^dimension learners; two hear each other when their numbers differ in one bit.
+
+    >>> [speaker for speaker, weight in hypercube(3).hears(5)]
+    [1, 4, 7]
+    """
+    dimension = as_integer("dimension", dimension, 0, most=MOST_DIMENSIONS)
+    cube = nx.hypercube_graph(dimension) if dimension else nx.empty_graph(1)
+    return _build(f"hypercube({dimension})", cube, weights)
+
+
+def watts_strogatz(n: int, k: int, p: float, *, seed: int, weights: str | Floats = "metropolis") -> FixedTopology:
+    """A ring in which each learner hears its k nearest, with each link rewired with probability p.
+
+    >>> watts_strogatz(20, 4, 0.3, seed=1).links(np.arange(1))
+    array([80])
+    """
+    n, seed = as_integer("n", n, 1), as_integer("seed", seed, 0)
+    k = as_integer("k", k, 0, most=n)
+    graph = nx.watts_strogatz_graph(n, k, _probability("p", p), seed=seed)
+    return _build(f"watts_strogatz({n}, {k}, {p})", graph, weights, "change the seed, raise k or lower p")
+
+
+def erdos_renyi(n: int, p: float, *, seed: int, weights: str | Floats = "metropolis") -> FixedTopology:
+    """Every pair is linked with probability p; refused when it comes out in pieces.
+
+    >>> erdos_renyi(10, 0.5, seed=1).is_doubly_stochastic()
+    True
+    """
+    n, seed = as_integer("n", n, 1), as_integer("seed", seed, 0)
+    graph = nx.fast_gnp_random_graph(n, _probability("p", p), seed=seed)
+    return _build(f"erdos_renyi({n}, {p})", graph, weights, "change the seed, or raise p")
+
+
+def random_regular(n: int, degree: int, *, seed: int, weights: str | Floats = "metropolis") -> FixedTopology:
+    """A uniformly random graph in which everybody hears `degree` others.
+
+    >>> len(random_regular(10, 3, seed=1).hears(7))
+    3
+    """
+    n, seed = as_integer("n", n, 1), as_integer("seed", seed, 0)
+    degree = as_integer("degree", degree, 0, most=n - 1)
+    if n * degree % 2:
+        raise ConfigurationError(
+            "degree", degree, "an even n * degree", f"take degree={degree + 1} or one learner more"
+        )
+    graph = nx.random_regular_graph(degree, n, seed=seed)
+    return _build(f"random_regular({n}, {degree})", graph, weights, "change the seed, or raise the degree")
+
+
+def isolated(n: int) -> FixedTopology:
+    """Nobody talks. The only fixed topology that need not be connected.
+
+    >>> isolated(2).matrix(), isolated(2).links(np.arange(1))
+    (array([[1., 0.],
+           [0., 1.]]), array([0]))
+    """
+    identity = sparse.eye_array(as_integer("n", n, 1)).tocsr()
+    return FixedTopology(f"isolated({n})", directed=False, weights="metropolis", matrix=identity)
+
+
+def directed_ring(n: int, *, weights: str | Floats = "push-sum") -> FixedTopology:
+    """Each learner hears only the one before it.
+
+    >>> directed_ring(3).matrix()
+    array([[0.5, 0. , 0.5],
+           [0.5, 0.5, 0. ],
+           [0. , 0.5, 0.5]])
+    """
+    graph = nx.cycle_graph(as_integer("n", n, 1), create_using=nx.DiGraph)
+    return _build(f"directed_ring({n})", graph, weights)
+
+
+def directed_exponential(n: int, *, weights: str | Floats = "push-sum") -> FixedTopology:
+    """Learner i is heard by i + 1, i + 2, i + 4, ... (mod n): few links, and news spreads in log n steps.
+
+    >>> [speaker for speaker, weight in directed_exponential(8).hears(0)]
+    [4, 6, 7]
+    """
+    jumps = [2**power for power in range((as_integer("n", n, 1) - 1).bit_length())]
+    graph = nx.empty_graph(n, create_using=nx.DiGraph)
+    graph.add_edges_from((i, (i + jump) % n) for i in range(n) for jump in jumps)
+    return _build(f"directed_exponential({n})", graph, weights)
+
+
+def from_networkx(graph: nx.Graph, *, weights: str | Floats | None = None) -> FixedTopology:
+    """Any connected Graph, or strongly connected DiGraph, of networkx.
+
+    Learner i is the i-th node in sorted order (in the order of insertion where nodes cannot be compared). The
+    edge i -> j of a DiGraph means that j hears i. Self loops and edge attributes are ignored: everybody has a
+    weight of its own. Default weights: "metropolis", on a DiGraph "push-sum".
+
+    >>> from_networkx(nx.Graph([("ann", "bob"), ("bob", "cyd")])).hears(1)
+    ((0, 0.333...), (2, 0.333...))
+    """
+    return _build(graph_name(graph), graph, weights)
+
+
+def weigh_graph(name: str, graph: nx.Graph, weights: str | Floats | None) -> FixedTopology:
+    """A topology from a graph that may be in pieces."""
+    directed, learners = graph.is_directed(), graph.number_of_nodes()
+    if learners < 1 or graph.is_multigraph():
+        raise ConfigurationError(
+            "graph",
+            f"{type(graph).__name__} of {learners} nodes",
+            "a Graph or DiGraph with at least one node",
+        )
+    default = "push-sum" if directed else "metropolis"
+    weights = default if weights is None else weights
+    matrix = rules.weigh(_who_hears_whom(graph), weights, directed)
+    rule = weights if isinstance(weights, str) else "custom"
+    shown = name if rule == default else f"{name[:-1]}, {rule})"
+    return FixedTopology(shown, directed, rule, matrix)
+
+
+def graph_name(graph: nx.Graph) -> str:
+    """What a graph without a constructor is called."""
+    return f"{type(graph).__name__}({graph.number_of_nodes()})"
+
+
+def in_order(graph: nx.Graph) -> list[Any]:
+    """The nodes as learners 0, 1, ...: sorted, or as inserted where they cannot be compared."""
+    try:
+        return sorted(graph)
+    except TypeError:
+        return list(graph)
+
+
+def _build(
+    name: str, graph: nx.Graph, weights: str | Floats | None, hint: str = "add links between the pieces"
+) -> FixedTopology:
+    topology = weigh_graph(name, graph, weights)
+    if not topology.is_strongly_connected():
+        cut = rules.describe_cut(topology.sparse())
+        raise ConfigurationError("graph", f"{topology.name}: {cut}", "a connected graph", hint)
+    return topology
+
+
+def _who_hears_whom(graph: nx.Graph) -> sparse.csr_array:
+    heard = nx.to_scipy_sparse_array(graph, nodelist=in_order(graph), dtype=np.float64, weight=None, format="csr")
+    # Row i of networkx's matrix lists who hears i.
+    adjacency = sparse.csr_array(heard.T)
+    adjacency.setdiag(0.0)
+    adjacency.eliminate_zeros()
+    return adjacency
+
+
+def _probability(field: str, value: float) -> float:
+    if not 0.0 <= value <= 1.0:
+        raise ConfigurationError(field, value, "a probability from 0 to 1")
+    return float(value)
