@@ -1,0 +1,136 @@
+"""What every problem can do: losses, clipped gradient sums, predictions, constants and checks of data."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.sets import DecisionSet, Everywhere
+from gossamer.sets.base import check_count, check_positive
+
+
+class Block(NamedTuple):
+    """Samples: for one learner `x` is (rows, features...) and `y` is (rows,); NumPy or JAX arrays.
+
+    >>> Block(np.zeros((2, 3)), np.zeros(2)).x.shape
+    (2, 3)
+    """
+
+    x: Any
+    y: Any
+
+
+@dataclass(frozen=True)
+class Problem(ABC):
+    """A loss over flat decisions of length `dim`, with its clipped gradients and its constants.
+
+    Problems are frozen and hashable: compiled programs take them as static arguments. `feature_bound` clips
+    the norm of every sample's features on arrival, in losses, gradients and predictions alike, which is what
+    makes the constants enforceable. `l2` adds l2/2 |decision|^2 to every sample's loss.
+    """
+
+    dim: int
+    _: KW_ONLY
+    l2: float = 0.0
+    feature_bound: float | None = None
+    domain: DecisionSet = field(default_factory=Everywhere)
+
+    scalar_link: ClassVar[bool] = False
+    """Whether the loss sees the decision through one inner product: clipping then keeps convexity."""
+
+    def __post_init__(self) -> None:
+        check_count("dim", self.dim)
+        if not isinstance(self.l2, int | float) or not 0 <= self.l2 < math.inf:
+            raise ConfigurationError("l2", self.l2, "a finite number, at least 0")
+        if self.feature_bound is not None:
+            check_positive("feature_bound", self.feature_bound, "use None for features without a bound")
+        if not isinstance(self.domain, DecisionSet) or self.domain.dimension not in (None, self.dim):
+            raise ConfigurationError("domain", self.domain, f"a set of vectors of length {self.dim}")
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """The shape of one sample's features."""
+        return (self.dim,)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether predictions are class labels, so that there is an accuracy."""
+        return False
+
+    @property
+    def lipschitz(self) -> float | None:
+        """The largest gradient norm of one sample's data term, without l2; None where there is no bound."""
+        return None
+
+    @property
+    def smoothness(self) -> float | None:
+        """The Lipschitz constant of one sample's gradient; None where there is no bound."""
+        return None
+
+    @property
+    def strong_convexity(self) -> float | None:
+        """The strong convexity of every sample's loss; None where the loss is not convex."""
+        return self.l2
+
+    def initial_decision(self) -> np.ndarray:
+        """The start of play, (dim,): the member of the decision set nearest to zero."""
+        with jax.ensure_compile_time_eval():  # also when a compiled program asks
+            return np.asarray(self.domain.origin(self.dim))
+
+    def loss(self, decision: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        """One sample's loss: data term and regularisation."""
+        one = Block(jnp.asarray(x)[None], jnp.asarray(y)[None])
+        return self.losses(decision, one)[0]
+
+    def losses(self, decision: jax.Array, block: Block) -> jax.Array:
+        """The loss of every row, (rows,)."""
+        return self._data_losses(decision, block) + self.l2 / 2 * jnp.vdot(decision, decision)
+
+    def clipped_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
+        """The sum over rows of the data term's gradients, each clipped to norm `clip`; l2 is added after.
+
+        A row whose gradient overflows contributes nothing, so that one row never moves the sum by more
+        than `2 * clip`, whatever finite numbers it holds.
+        """
+        rows: int = block.x.shape[0]
+        return self._clipped_data_gradient_sum(decision, block, clip) + rows * self.l2 * decision
+
+    @abstractmethod
+    def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        """Class labels (int32) or real predictions for the rows of `x`."""
+
+    def correct(self, decision: jax.Array, block: Block) -> jax.Array | None:
+        """1 for every row classified correctly, else 0; None for problems without classes."""
+        if not self.classifies:
+            return None
+        hits: jax.Array = self.predict(decision, block.x) == block.y
+        return hits.astype(decision.dtype)
+
+    def check(self, block: Block, *, start: int = 0) -> None:
+        """Refuse samples of the wrong shape or with impossible labels, with any leading axes.
+
+        Errors count the first axis from `start`, and name position and kind, never a value.
+        """
+        x, y = np.asarray(block.x), np.asarray(block.y)
+        leading = x.ndim - len(self.feature_shape)
+        if leading < 1 or x.shape[leading:] != self.feature_shape:
+            raise DataError(f"features have shape {x.shape}; every sample needs shape {self.feature_shape}")
+        if y.shape != x.shape[:leading]:
+            raise DataError(f"labels have shape {y.shape}; the features need one for each of {x.shape[:leading]}")
+        self._check_labels(y, start)
+
+    @abstractmethod
+    def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array: ...
+
+    @abstractmethod
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array: ...
+
+    @abstractmethod
+    def _check_labels(self, y: np.ndarray, start: int) -> None: ...

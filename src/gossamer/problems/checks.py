@@ -1,0 +1,64 @@
+"""Refusals of settings and of data: position and kind of a fault, never a value."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.sets.base import check_positive
+
+
+def check_clip(clip: float | None) -> None:
+    """Refuse a clipping norm that is not positive; None stands for no clipping.
+
+    >>> check_clip(-1.0)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: clip: got -1.0; allowed: a positive finite number. Use None ...
+    """
+    if clip is not None:
+        check_positive("clip", clip, "use None for gradients that are not clipped")
+
+
+def check_class_count(classes: int | None) -> None:
+    """Refuse fewer than two classes.
+
+    >>> check_class_count(1)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: classes: got 1; allowed: a whole number, at least 2.
+    """
+    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+        raise ConfigurationError("classes", classes, "a whole number, at least 2")
+
+
+def check_classes(y: np.ndarray, classes: int, start: int) -> None:
+    """Refuse labels that are not integers from 0 to classes - 1.
+
+    >>> check_classes(np.array([0, 1, 2]), classes=2, start=100)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.DataError: label out of range at position (102,): allowed are the integers 0 to 1
+    """
+    if y.dtype.kind not in "iu":
+        raise DataError(f"labels are {y.dtype}, not integers: convert them to int32, 0 to {classes - 1}")
+    _refuse_first((y < 0) | (y >= classes), "label out of range", f"allowed are the integers 0 to {classes - 1}", start)
+
+
+def check_targets(y: np.ndarray, start: int) -> None:
+    """Refuse targets that are not finite real numbers.
+
+    >>> check_targets(np.array([[1.0], [np.nan]]), start=0)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.DataError: target not finite at position (1, 0): allowed are finite numbers
+    """
+    if y.dtype.kind != "f":
+        raise DataError(f"targets are {y.dtype}, not real numbers: convert them to float32")
+    _refuse_first(~np.isfinite(y), "target not finite", "allowed are finite numbers", start)
+
+
+def _refuse_first(bad: np.ndarray, kind: str, allowed: str, start: int) -> None:
+    if bad.any():
+        first, *rest = (int(i) for i in np.unravel_index(bad.argmax(), bad.shape))
+        raise DataError(f"{kind} at position {(first + start, *rest)}: {allowed}")

@@ -1,0 +1,174 @@
+"""Losses of one inner product <x, w>: logistic, least squares, hinge and linear.
+
+A sample's gradient is its features times the slope of the loss at the score, so its norm is |slope| |x| and
+the clipped sum is one product of weights and features: no per-sample gradient is ever formed.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossamer.problems.base import Block, Problem
+from gossamer.problems.checks import check_classes, check_targets
+from gossamer.problems.numerics import finite_or_zero, row_norms, shrink
+
+
+@dataclass(frozen=True)
+class ScalarLink(Problem):
+    """A loss of the score <x, w>, given by `_link` and its derivative `_slope`."""
+
+    scalar_link: ClassVar[bool] = True
+
+    def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        """The scores <x, w> of the rows."""
+        return self._scores(decision, x)
+
+    def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
+        return self._link(self._scores(decision, block.x), block.y)
+
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
+        norms = row_norms(block.x)
+        arrival = shrink(norms, self.feature_bound)
+        slopes = self._slope(self._scores(decision, block.x), block.y)
+        weights = slopes * arrival * shrink(jnp.abs(slopes) * norms * arrival, clip)
+        return jnp.matmul(finite_or_zero(weights), block.x)
+
+    def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        return shrink(row_norms(x), self.feature_bound) * (x @ decision)
+
+    @abstractmethod
+    def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        """The loss as a function of the score."""
+
+    @abstractmethod
+    def _slope(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        """The derivative of the loss in the score."""
+
+
+@dataclass(frozen=True)
+class BinaryLink(ScalarLink):
+    """A score whose sign is the predicted label, 0 or 1."""
+
+    @property
+    def classifies(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def lipschitz(self) -> float | None:
+        """The feature bound: slopes are at most 1."""
+        return self.feature_bound
+
+    def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        """Label 1 where the score is positive, else 0."""
+        return (self._scores(decision, x) > 0).astype(jnp.int32)
+
+    def _check_labels(self, y: np.ndarray, start: int) -> None:
+        check_classes(y, 2, start)
+
+
+@dataclass(frozen=True)
+class Logistic(BinaryLink):
+    """Logistic regression: log(1 + exp(-s <x, w>)) with s = -1 for label 0 and +1 for label 1.
+
+    >>> problem = Logistic(dim=2, feature_bound=2.0)
+    >>> float(problem.loss(jnp.zeros(2), jnp.ones(2), jnp.array(1)))
+    0.69314...
+    >>> block = Block(jnp.ones((3, 2)), jnp.array([1, 1, 0]))
+    >>> problem.clipped_gradient_sum(jnp.zeros(2), block, clip=None).tolist()
+    [-0.5, -0.5]
+    >>> problem.lipschitz, problem.smoothness
+    (2.0, 1.0)
+    """
+
+    @property
+    def smoothness(self) -> float | None:
+        """R^2 / 4 + l2 with features of norm at most R."""
+        return None if self.feature_bound is None else self.feature_bound**2 / 4 + self.l2
+
+    def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        return jax.nn.softplus(jnp.where(y == 1, -score, score))
+
+    def _slope(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        # Each branch keeps its relative precision where the slope is tiny.
+        return jnp.where(y == 1, -jax.nn.sigmoid(-score), jax.nn.sigmoid(score))
+
+
+@dataclass(frozen=True)
+class Hinge(BinaryLink):
+    """The support vector machine's loss: max(0, 1 - s <x, w>) with s = -1 for label 0 and +1 for label 1.
+
+    >>> problem = Hinge(dim=2)
+    >>> float(problem.loss(jnp.array([0.5, 0.0]), jnp.ones(2), jnp.array(0)))
+    1.5
+    """
+
+    def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.maximum(1 - jnp.where(y == 1, score, -score), 0)
+
+    def _slope(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        sign = jnp.where(y == 1, 1, -1).astype(score.dtype)
+        return jnp.where(sign * score < 1, -sign, 0)
+
+
+@dataclass(frozen=True)
+class LeastSquares(ScalarLink):
+    """Linear regression: (<x, w> - y)^2, without a factor 1/2, as in paper 002.
+
+    >>> problem = LeastSquares(dim=2, feature_bound=1.0)
+    >>> float(problem.loss(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0]), jnp.array(5.0)))
+    9.0
+    >>> problem.smoothness
+    2.0
+    """
+
+    @property
+    def smoothness(self) -> float | None:
+        """2 R^2 + l2 with features of norm at most R."""
+        return None if self.feature_bound is None else 2 * self.feature_bound**2 + self.l2
+
+    def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.square(score - y)
+
+    def _slope(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        return 2 * (score - y)
+
+    def _check_labels(self, y: np.ndarray, start: int) -> None:
+        check_targets(y, start)
+
+
+@dataclass(frozen=True)
+class Linear(ScalarLink):
+    """The loss <x, w> itself, for experts and linear games: features are losses, labels are ignored.
+
+    >>> problem = Linear(dim=2)
+    >>> float(problem.loss(jnp.array([0.25, 0.75]), jnp.array([1.0, 0.0]), jnp.array(0)))
+    0.25
+    >>> problem.smoothness
+    0.0
+    """
+
+    @property
+    def lipschitz(self) -> float | None:
+        """The feature bound."""
+        return self.feature_bound
+
+    @property
+    def smoothness(self) -> float:
+        """That of the regularisation alone."""
+        return self.l2
+
+    def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        return score
+
+    def _slope(self, score: jax.Array, y: jax.Array) -> jax.Array:
+        return jnp.ones_like(score)
+
+    def _check_labels(self, y: np.ndarray, start: int) -> None:
+        """Nothing to check: labels are ignored."""

@@ -1,0 +1,164 @@
+"""Any differentiable JAX model as a problem, by per-sample gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossamer.errors import ConfigurationError
+from gossamer.problems.base import Block, Problem
+from gossamer.problems.checks import check_class_count, check_classes, check_targets
+from gossamer.problems.numerics import cross_entropy, row_norms, shrink
+from gossamer.sets import DecisionSet, Everywhere
+from gossamer.sets.base import check_count
+
+Apply = Callable[[Any, jax.Array], jax.Array]
+ModelLoss = Literal["cross-entropy", "squared"]
+
+
+@dataclass(frozen=True, init=False)
+class Model(Problem):
+    """A model `apply(params, x)` of one sample: logits (classes,), or one number for the squared loss.
+
+    `params` is the start of play; decisions are its leaves, flattened one after the other. Two models are
+    equal, and share compiled programs, when they have the same function `apply` and equal params: define
+    `apply` once, at the top of a module.
+
+    >>> def affine(params, x):
+    ...     return params["w"] @ x + params["b"]
+    >>> start = {"w": np.zeros((3, 4)), "b": np.zeros(3)}
+    >>> model = Model(affine, start, features=(4,), classes=3)
+    >>> model.dim
+    15
+    >>> float(model.loss(model.initial_decision(), jnp.ones(4), jnp.array(2)))
+    1.0986...
+    """
+
+    apply: Apply
+    objective: ModelLoss
+    features: tuple[int, ...]
+    classes: int | None
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+    initial: bytes
+
+    def __init__(
+        self,
+        apply: Apply,
+        params: Any,
+        loss: ModelLoss = "cross-entropy",
+        *,
+        features: tuple[int, ...],
+        classes: int | None = None,
+        l2: float = 0.0,
+        feature_bound: float | None = None,
+        domain: DecisionSet | None = None,
+    ) -> None:
+        leaves, structure = jax.tree.flatten(params)
+        flat = [_as_weights(leaf) for leaf in leaves]
+        fields = {
+            "apply": apply,
+            "objective": loss,
+            "features": features,
+            "classes": classes,
+            "structure": structure,
+            "shapes": tuple(leaf.shape for leaf in flat),
+            "initial": b"".join(leaf.tobytes() for leaf in flat),
+            "dim": sum(leaf.size for leaf in flat),
+            "l2": l2,
+            "feature_bound": feature_bound,
+            "domain": Everywhere() if domain is None else domain,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.objective not in ("cross-entropy", "squared"):
+            raise ConfigurationError("loss", self.objective, '"cross-entropy" or "squared"')
+        if self.classifies:
+            check_class_count(self.classes)
+        if not isinstance(self.features, tuple):
+            raise ConfigurationError("features", self.features, "a tuple, the shape of one sample's features")
+        for size in self.features:
+            check_count("features", size)
+        self._check_output()
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the loss is cross-entropy."""
+        return self.objective == "cross-entropy"
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """As given."""
+        return self.features
+
+    @property
+    def strong_convexity(self) -> None:
+        """None: a model need not be convex."""
+        return None
+
+    def initial_decision(self) -> np.ndarray:
+        """The params given, flattened, and projected on the decision set."""
+        with jax.ensure_compile_time_eval():
+            return np.asarray(self.domain.project(jnp.asarray(np.frombuffer(self.initial, np.float32))))
+
+    def params(self, decision: jax.Array) -> Any:
+        """The tree of params that a flat decision stands for."""
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        leaves = jnp.split(decision, ends)
+        shaped = [leaf.reshape(shape) for leaf, shape in zip(leaves, self.shapes, strict=True)]
+        return jax.tree.unflatten(self.structure, shaped)
+
+    def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        """The class of the largest logit, or the model's number, for the rows of `x`."""
+        outputs = self._outputs(decision, x)
+        return jnp.argmax(outputs, axis=1).astype(jnp.int32) if self.classifies else outputs
+
+    def _outputs(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        params = self.params(decision)
+        arrival = shrink(row_norms(x), self.feature_bound).reshape(-1, *(1,) * len(self.features))
+        outputs = jax.vmap(lambda one: self.apply(params, one))(x * arrival)
+        return outputs if self.classifies else outputs.reshape(-1)
+
+    def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
+        outputs = self._outputs(decision, block.x)
+        return cross_entropy(outputs, block.y) if self.classifies else jnp.square(outputs - block.y)
+
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
+        def row_loss(w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+            return self._data_losses(w, Block(x[None], y[None]))[0]
+
+        gradients = jax.vmap(jax.grad(row_loss), in_axes=(None, 0, 0))(decision, block.x, block.y)
+        norms = row_norms(gradients)
+        bounded = jnp.where(jnp.isfinite(norms)[:, None], gradients, 0)
+        return shrink(norms, clip) @ bounded
+
+    def _check_labels(self, y: np.ndarray, start: int) -> None:
+        if self.classes is not None:
+            check_classes(y, self.classes, start)
+        else:
+            check_targets(y, start)
+
+    def _check_output(self) -> None:
+        """Trace the model once, without computing, to see that it returns what the loss needs."""
+        decision, x = np.zeros(self.dim, np.float32), np.zeros(self.features, np.float32)
+        output = jax.eval_shape(lambda w, one: self.apply(self.params(w), one), decision, x)
+        allowed = [(self.classes,)] if self.classifies else [(), (1,)]
+        if getattr(output, "shape", None) not in allowed:
+            raise ConfigurationError("apply", output, f"a function that returns an array of shape {allowed[0]}")
+
+
+def _as_weights(leaf: Any) -> np.ndarray:
+    weights = np.asarray(leaf)
+    if weights.dtype.kind != "f" or not np.isfinite(weights).all():
+        raise ConfigurationError("params", f"a leaf of {weights.dtype}", "arrays of finite real numbers")
+    return weights.astype(np.float32)

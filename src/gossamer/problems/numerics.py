@@ -1,0 +1,52 @@
+"""The few array functions that every problem shares."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossamer.sets.base import shrink_factor
+
+
+def row_norms(x: jax.Array) -> jax.Array:
+    """Upper bounds of the norms of the rows, tight to rounding, (rows,).
+
+    Squares of tiny numbers vanish; the floor under the sum keeps the result an upper bound.
+
+    >>> row_norms(jnp.array([[3.0, 4.0], [0.0, 0.0]])).round(3).tolist()
+    [5.0, 0.0]
+    """
+    flat = x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    floor = flat.shape[1] * float(np.finfo(flat.dtype).tiny)
+    return jnp.sqrt(jnp.sum(flat * flat, axis=1) + floor)
+
+
+def shrink(norm: jax.Array, bound: float | None) -> jax.Array:
+    """The factor that clips a length to `bound`; 1 where there is no bound.
+
+    >>> shrink(jnp.array([1.0, 4.0]), 2.0).tolist()
+    [1.0, 0.5]
+    """
+    return jnp.ones_like(norm) if bound is None else shrink_factor(norm, bound)
+
+
+def finite_or_zero(x: jax.Array) -> jax.Array:
+    """Zero in place of what overflowed, so that no finite sample can break the bound on its own effect.
+
+    >>> finite_or_zero(jnp.array([1.0, jnp.inf, jnp.nan])).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    return jnp.where(jnp.isfinite(x), x, 0)
+
+
+def cross_entropy(scores: jax.Array, y: jax.Array) -> jax.Array:
+    """The loss -log softmax(scores)[y] of every row, (rows,).
+
+    >>> cross_entropy(jnp.array([[0.0, 0.0], [1e4, -1e4]]), jnp.array([0, 0])).round(4).tolist()
+    [0.693..., 0.0]
+    """
+    of_label = jnp.take_along_axis(scores, y[:, None], axis=1)[:, 0]
+    return jax.nn.logsumexp(scores, axis=1) - of_label

@@ -1,0 +1,84 @@
+"""Multi-class logistic regression, clipped without per-sample gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import InitVar, dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossamer.problems.base import Block, Problem
+from gossamer.problems.checks import check_class_count, check_classes
+from gossamer.problems.numerics import cross_entropy, finite_or_zero, row_norms, shrink
+from gossamer.sets.base import check_count
+
+
+@dataclass(frozen=True)
+class Softmax(Problem):
+    """Cross-entropy of one score per class, as in paper 000.
+
+    A decision is the matrix of shape (classes, features), flattened row by row. The constructor's `dim`
+    counts the features of a sample; the attribute `dim`, as for every problem, is the length of a decision:
+    classes times features.
+
+    >>> problem = Softmax(dim=16, classes=26)
+    >>> problem.dim, problem.features
+    (416, 16)
+    >>> float(problem.loss(jnp.zeros(416), jnp.ones(16), jnp.array(3)))
+    3.258...
+    """
+
+    dim: InitVar[int]
+    classes: int
+    features: int = field(init=False)
+
+    def __post_init__(self, dim: int) -> None:
+        check_count("dim", dim)
+        check_class_count(self.classes)
+        object.__setattr__(self, "features", dim)
+        object.__setattr__(self, "dim", dim * self.classes)
+        super().__post_init__()
+
+    @property
+    def classifies(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def feature_shape(self) -> tuple[int, ...]:
+        """One vector of features."""
+        return (self.features,)
+
+    @property
+    def lipschitz(self) -> float | None:
+        """sqrt(2) R: no vector of probabilities is farther than sqrt(2) from a label."""
+        return None if self.feature_bound is None else math.sqrt(2) * self.feature_bound
+
+    @property
+    def smoothness(self) -> float | None:
+        """R^2 / 2 + l2: the Hessian of log-sum-exp has eigenvalues of at most 1/2."""
+        return None if self.feature_bound is None else self.feature_bound**2 / 2 + self.l2
+
+    def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        """The class of the largest score."""
+        return jnp.argmax(self._scores(decision, x), axis=1).astype(jnp.int32)
+
+    def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
+        return cross_entropy(self._scores(decision, block.x), block.y)
+
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
+        norms = row_norms(block.x)
+        arrival = shrink(norms, self.feature_bound)
+        probabilities = jax.nn.softmax(self._scores(decision, block.x))
+        slopes = probabilities - jax.nn.one_hot(block.y, self.classes, dtype=decision.dtype)
+        factor = arrival * shrink(row_norms(slopes) * norms * arrival, clip)
+        return jnp.matmul(finite_or_zero(slopes * factor[:, None]).T, block.x).reshape(-1)
+
+    def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        scores = x @ decision.reshape(self.classes, self.features).T
+        return shrink(row_norms(x), self.feature_bound)[:, None] * scores
+
+    def _check_labels(self, y: np.ndarray, start: int) -> None:
+        check_classes(y, self.classes, start)
