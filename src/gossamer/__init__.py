@@ -1,0 +1,30 @@
+"""Gossamer: differentially private online learning by many learners at once."""
+
+from gossamer import algorithms, data, metrics, problems, sets, streams, topology
+from gossamer.core import Algorithm, Rate
+from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
+from gossamer.privacy import FastNoise, Guarantee
+from gossamer.simulation import Run, simulate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Algorithm",
+    "ConfigurationError",
+    "DataError",
+    "FastNoise",
+    "GossamerError",
+    "Guarantee",
+    "NetworkError",
+    "PrivacyError",
+    "Rate",
+    "Run",
+    "algorithms",
+    "data",
+    "metrics",
+    "problems",
+    "sets",
+    "simulate",
+    "streams",
+    "topology",
+]

@@ -1,0 +1,60 @@
+"""One function per algorithm, and the registry that lists them for the command line and the contract tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from gossamer.algorithms.ad_ftgl import ad_ftgl
+from gossamer.algorithms.centralized_ogd import centralized_ogd
+from gossamer.algorithms.d_ftrl import d_ftrl
+from gossamer.algorithms.d_ogd import d_ogd
+from gossamer.algorithms.local_ogd import local_ogd
+from gossamer.algorithms.noisy_federated import noisy_federated
+from gossamer.algorithms.noisy_ogd import noisy_ogd
+from gossamer.core import Algorithm
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One algorithm: the function that makes it, whether it runs on a graph or a federation, and required options.
+
+    Attributes:
+        make: called as make(problem, topology or number of learners, **options).
+        network: "graph" or "federation" (a number of learners).
+        summary: one line for tables.
+        example: options that make a small instance, for the contract tests and the documentation.
+    """
+
+    make: Callable[..., Algorithm]
+    network: str
+    summary: str
+    example: Mapping[str, object]
+
+
+REGISTRY: Mapping[str, Entry] = {
+    "d_ogd": Entry(d_ogd, "graph", "decentralised online gradient descent", {"step": 0.1}),
+    "d_ftrl": Entry(d_ftrl, "graph", "decentralised dual averaging", {"step": 0.1}),
+    "ad_ftgl": Entry(ad_ftgl, "graph", "accelerated gossip in coupled blocks (Wan et al. 2024)", {"block": 3}),
+    "centralized_ogd": Entry(centralized_ogd, "federation", "a server sees every gradient", {"step": 0.1}),
+    "local_ogd": Entry(local_ogd, "federation", "every learner alone, no communication", {"step": 0.1}),
+    "noisy_ogd": Entry(noisy_ogd, "graph", "d_ogd with uncalibrated noise on messages", {"step": 0.1, "scale": 0.1}),
+    "noisy_federated": Entry(
+        noisy_federated,
+        "federation",
+        "federated averaging with uncalibrated noise on local steps",
+        {"step": 0.1, "scale": 0.1, "local_steps": 4},
+    ),
+}
+
+__all__ = [
+    "REGISTRY",
+    "Entry",
+    "ad_ftgl",
+    "centralized_ogd",
+    "d_ftrl",
+    "d_ogd",
+    "local_ogd",
+    "noisy_federated",
+    "noisy_ogd",
+]

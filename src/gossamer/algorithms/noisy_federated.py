@@ -1,0 +1,132 @@
+"""Federated averaging with noise of a chosen scale on every local step: uncalibrated, for benchmarks.
+
+round r:  z = x^r;  for each of tau samples: z = z - eta (clip(grad f_i(z)) + scale * noise);  send x^r - z
+server:   x^{r+1} = Proj_K( x^r - mean_i (x^r - z_i) )
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossamer.algorithms.steps import step_rate
+from gossamer.core import Algorithm, Every, Federation, Learner, Now, Rate, Server
+from gossamer.errors import ConfigurationError
+from gossamer.privacy import NoiseSpec, no_guarantee
+from gossamer.privacy.noise import Law
+from gossamer.problems import Block, Problem, check_clip
+
+
+class State(NamedTuple):
+    """The model last broadcast, and how far the local steps moved from it (noised)."""
+
+    x: jax.Array
+    move: jax.Array
+
+
+@dataclass(frozen=True)
+class NoisyLocalSteps(Learner):
+    """Takes noisy steps on its own samples between two broadcasts."""
+
+    problem: Problem
+    clip: float | None
+    law: Law
+    local_steps: int
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One vector for every local step."""
+        return {"step": NoiseSpec(self.law, (self.local_steps, self.problem.dim), used_in="learn")}
+
+    def init(self, identity: jax.Array) -> State:
+        """Everybody starts at the same point."""
+        x = jnp.asarray(self.problem.initial_decision())
+        return State(x, jnp.zeros_like(x))
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """Play the global model."""
+        return state.x
+
+    def learn(self, state: State, block: Block, now: Now) -> State:
+        """Tau noisy local steps, each on a fresh sample."""
+
+        def step(z: jax.Array, sample: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+            x, y, noise = sample
+            gradient = self.problem.clipped_gradient_sum(z, Block(x[None], y[None]), self.clip)
+            return z - now.public["step"] * (gradient + now.public["scale"] * noise), None
+
+        z, _ = jax.lax.scan(step, state.x, (block.x, block.y, now.noise["step"]), unroll=min(8, self.local_steps))
+        return state._replace(move=state.x - z)
+
+    def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
+        """x^r - z."""
+        return state.move, state
+
+    def listen(self, state: State, heard: jax.Array) -> State:
+        """x^{r+1}."""
+        return state._replace(x=heard)
+
+
+@dataclass(frozen=True)
+class AveragingServer(Server):
+    """Moves the global model by the mean of the learners' moves."""
+
+    problem: Problem
+
+    def init(self) -> jax.Array:
+        """The global model is the whole state."""
+        return jnp.asarray(self.problem.initial_decision())
+
+    def aggregate(self, state: jax.Array, messages: jax.Array, now: Now) -> tuple[jax.Array, jax.Array]:
+        """x^{r+1}, kept and broadcast."""
+        x = self.problem.domain.project(state - jnp.mean(messages, axis=0))
+        return x, x
+
+
+def noisy_federated(
+    problem: Problem,
+    learners: int,
+    *,
+    local_steps: int,
+    step: float | Rate | None = None,
+    scale: float,
+    law: Law = "gaussian",
+    clip: float | None = None,
+) -> Algorithm:
+    """Federated averaging with uncalibrated noise on every local step: no guarantee.
+
+    Args:
+        problem: loss and decision set.
+        learners: how many.
+        local_steps: samples, and steps, between two exchanges with the server.
+        step: the step size; by default diameter / (gradient bound * sqrt(round)) where the problem has both.
+        scale: multiplies the unit noise added to every gradient.
+        law: "laplace" or "gaussian".
+        clip: the norm that each sample's gradient is clipped to.
+
+    >>> from gossamer.problems import Logistic
+    >>> noisy_federated(Logistic(2), 20, local_steps=4, step=0.1, scale=0.5).schedule
+    Every(block=4)
+    """
+    check_clip(clip)
+    if not 0 <= scale < math.inf:
+        raise ConfigurationError("scale", scale, "a finite number of at least 0")
+    rate = step_rate(problem, step, clip)
+    return Algorithm(
+        name="noisy_federated",
+        problem=problem,
+        topology=Federation(learners),
+        learner=NoisyLocalSteps(problem, clip, law, local_steps),
+        server=AveragingServer(problem),
+        guarantee=no_guarantee("the noise is not calibrated to anything"),
+        schedule=Every(local_steps),
+        public={"step": rate, "scale": Rate(scale, power=0.0)},
+        noise_scale={"step": scale},
+        parameters={"step": str(rate), "local steps": local_steps, "law": law}
+        | ({} if clip is None else {"clip": clip}),
+    )

@@ -1,0 +1,111 @@
+"""D-OGD with noise of a chosen scale on every message: uncalibrated, for benchmarks and for seeing what noise does.
+
+    x_i(t+1) = Proj_K( sum_j P_ij x~_j(t) - eta_t grad f_{t,i}(x_i(t)) ),   x~_i = x_i + scale * noise
+
+The decision is the projection of the noised x~_i, so that nothing un-noised is ever played or sent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossamer.algorithms.steps import step_rate
+from gossamer.core import Algorithm, Learner, Now, Rate
+from gossamer.errors import ConfigurationError
+from gossamer.privacy import NoiseSpec, no_guarantee
+from gossamer.privacy.noise import Law
+from gossamer.problems import Block, Problem, check_clip
+from gossamer.topology import Topology
+
+
+class State(NamedTuple):
+    """The noised decision in play, what was last heard, and the gradient of the block just played."""
+
+    noised: jax.Array
+    heard: jax.Array
+    gradient: jax.Array
+
+
+@dataclass(frozen=True)
+class NoisyOGD(Learner):
+    """One learner of D-OGD that noises what it says."""
+
+    problem: Problem
+    clip: float | None
+    law: Law
+
+    raw = frozenset({"gradient"})
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One vector for every message."""
+        return {"message": NoiseSpec(self.law, (self.problem.dim,), used_in="speak")}
+
+    def init(self, identity: jax.Array) -> State:
+        """All learners start at the same public point."""
+        x = jnp.asarray(self.problem.initial_decision())
+        return State(x, x, jnp.zeros_like(x))
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """Play the noised decision, brought back into the decision set."""
+        return self.problem.domain.project(state.noised)
+
+    def learn(self, state: State, block: Block, now: Now) -> State:
+        """The gradient at the decision that was played."""
+        played = self.decide(state, now)
+        return state._replace(gradient=self.problem.clipped_gradient_sum(played, block, self.clip))
+
+    def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
+        """The next decision, noised."""
+        x = self.problem.domain.project(state.heard - now.public["step"] * state.gradient)
+        noised = x + now.public["scale"] * now.noise["message"]
+        return noised, state._replace(noised=noised)
+
+    def listen(self, state: State, heard: jax.Array) -> State:
+        """sum_j P_ij x~_j(t+1)."""
+        return state._replace(heard=heard)
+
+
+def noisy_ogd(
+    problem: Problem,
+    topology: Topology,
+    *,
+    step: float | Rate | None = None,
+    scale: float,
+    law: Law = "laplace",
+    clip: float | None = None,
+) -> Algorithm:
+    """Decentralised online gradient descent with uncalibrated noise on every message: no guarantee.
+
+    Args:
+        problem: loss and decision set.
+        topology: who hears whom; doubly stochastic weights.
+        step: the step size; by default diameter / (gradient bound * sqrt(t)) where the problem has both.
+        scale: multiplies the unit noise: Laplace's b, or the Gaussian's standard deviation.
+        law: "laplace" or "gaussian".
+        clip: the norm that each sample's gradient is clipped to.
+
+    >>> from gossamer import problems, topology
+    >>> dict(noisy_ogd(problems.Logistic(2), topology.ring(5), step=0.1, scale=0.5).noise_scale)
+    {'message': 0.5}
+    """
+    check_clip(clip)
+    if not 0 <= scale < math.inf:
+        raise ConfigurationError("scale", scale, "a finite number of at least 0")
+    rate = step_rate(problem, step, clip)
+    return Algorithm(
+        name="noisy_ogd",
+        problem=problem,
+        topology=topology,
+        learner=NoisyOGD(problem, clip, law),
+        guarantee=no_guarantee("the noise is not calibrated to anything"),
+        public={"step": rate, "scale": Rate(scale, power=0.0)},
+        noise_scale={"message": scale},
+        parameters={"step": str(rate), "law": law} | ({} if clip is None else {"clip": clip}),
+    )

@@ -1,0 +1,20 @@
+"""The contracts: what a learner, a server and an algorithm are, for every engine."""
+
+from gossamer.core.algorithm import Algorithm, Federation
+from gossamer.core.learner import Learner, Message, Now, Server, State
+from gossamer.core.schedule import Every, Phases, Rate, Schedule, Segment
+
+__all__ = [
+    "Algorithm",
+    "Every",
+    "Federation",
+    "Learner",
+    "Message",
+    "Now",
+    "Phases",
+    "Rate",
+    "Schedule",
+    "Segment",
+    "Server",
+    "State",
+]

@@ -1,0 +1,95 @@
+"""An algorithm: the only thing an engine takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.core.learner import Learner, Server
+from gossamer.core.schedule import Every, Schedule
+from gossamer.errors import ConfigurationError
+from gossamer.privacy import Guarantee
+from gossamer.problems import Problem
+from gossamer.topology import Gossip, Mixing, Topology
+
+Public = Callable[[NDArray[np.int64]], NDArray[np.float64]]
+"""A public schedule: exchange numbers 1, 2, ... to one value each."""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The network of a federated algorithm: every learner talks to one server and to nobody else.
+
+    >>> Federation(20).name
+    'server with 20 learners'
+    """
+
+    learners: int
+
+    def __post_init__(self) -> None:
+        if self.learners < 1:
+            raise ConfigurationError("learners", self.learners, "a whole number of at least 1")
+
+    @property
+    def name(self) -> str:
+        """How the network is called in tables."""
+        return f"server with {self.learners} learners"
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A learner (and a server, for a federation), its network, its schedule and its guarantee.
+
+    Attributes:
+        name: the function in `gossamer.algorithms` that made it.
+        problem: loss and decision set.
+        topology: who hears whom.
+        learner: one learner's side.
+        guarantee: what an observer can learn at most.
+        mixing: what the network does with the messages of one exchange.
+        server: only for a `Federation`.
+        schedule: how many steps lie between two exchanges.
+        public: schedules known to everybody (step sizes), by name.
+        noise_scale: the scale that multiplies each named unit draw.
+        coordinates: for each coordinate of the joint decision the learner that controls it, where no learner owns all.
+        parameters: what a reader of a report wants to know.
+    """
+
+    name: str
+    problem: Problem
+    topology: Topology | Federation
+    learner: Learner
+    guarantee: Guarantee
+    mixing: Mixing = Gossip()
+    server: Server | None = None
+    schedule: Schedule = Every(1)
+    public: Mapping[str, Public] = field(default_factory=dict)
+    noise_scale: Mapping[str, float] = field(default_factory=dict)
+    coordinates: tuple[int, ...] | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.server is None) == isinstance(self.topology, Federation):
+            raise ConfigurationError("topology", self.topology, "a Federation exactly when there is a server")
+
+    @property
+    def learners(self) -> int:
+        """How many learners take part."""
+        return self.topology.learners
+
+    def describe(self) -> str:
+        """Name, network, parameters, noise and guarantee, one per line.
+
+        >>> from gossamer import algorithms, problems, topology
+        >>> print(algorithms.d_ogd(problems.Logistic(3), topology.ring(4), step=0.5).describe())
+        d_ogd on ring(4)
+          step: 0.5 at every exchange
+          guarantee: No privacy guarantee: messages and decisions are functions of raw gradients.
+        """
+        lines = [f"{self.name} on {self.topology.name}"]
+        lines += [f"  {key}: {value}" for key, value in self.parameters.items()]
+        lines += [f"  noise on {key}: scale {scale:.4g}" for key, scale in self.noise_scale.items()]
+        return "\n".join([*lines, f"  guarantee: {self.guarantee.sentence()}"])

@@ -1,0 +1,190 @@
+"""Regrets, all per sample: the papers' sums are these times the number of steps (and of learners).
+
+`run` is anything with `steps`, `losses` and `measure`: what `simulate` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.errors import ConfigurationError
+from gossamer.metrics.solver import best_decision
+from gossamer.problems import Block, Problem
+from gossamer.streams import Stream
+
+Doubles = NDArray[np.float64]
+
+
+class Record(Protocol):
+    """The part of a run that regrets need."""
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        """Steps played up to the end of each row."""
+        ...
+
+    @property
+    def losses(self) -> Doubles:
+        """Mean loss per sample in each row, axes (..., row, learner)."""
+        ...
+
+    @property
+    def measure(self) -> str:
+        """Which samples the losses are measured on."""
+        ...
+
+
+def average_loss(run: Record) -> Doubles:
+    """Mean loss per sample from the first step to each row, per learner: AL(t, i) of paper 000.
+
+    >>> from types import SimpleNamespace
+    >>> average_loss(SimpleNamespace(steps=np.array([10, 30]), losses=np.array([[1.0], [0.4]]), measure="local"))
+    array([[1. ],
+           [0.6]])
+    """
+    width = np.diff(run.steps, prepend=0)[:, None]
+    return np.asarray(np.cumsum(run.losses * width, axis=-2) / run.steps[:, None])
+
+
+def static_regret(
+    run: Record, problem: Problem, stream: Stream, *, at: Sequence[int] | None = None, tolerance: float = 1e-6
+) -> Doubles:
+    """Average regret against the best fixed decision, axes (..., row, learner): R_{T,i} / (n T) of paper 000.
+
+    Args:
+        run: measured "global" or "joint".
+        problem: what the run minimised.
+        stream: what it ran on.
+        at: steps to give the regret at, each the end of a row; by default the last one only. Each needs a comparator.
+        tolerance: accuracy of the comparators.
+    """
+    _needs(run, "global", "joint")
+    wanted = [int(run.steps[-1])] if at is None else list(at)
+    rows = [_row(run, step) for step in wanted]
+    best = np.array([best_decision(problem, stream, step, tolerance=tolerance).loss for step in wanted])
+    return np.asarray(average_loss(run)[..., rows, :] - best[:, None])
+
+
+def dynamic_regret(run: Record, problem: Problem, stream: Stream, *, tolerance: float = 1e-6) -> Doubles:
+    """Mean of the loss less the least loss of the same row, axes (..., row, learner): Regret_d / (R tau) of paper 001.
+
+    Run with `every=1`, so that a row is a round; the comparator may change at every row.
+    """
+    _needs(run, "global", "joint")
+    ends = [0, *run.steps.tolist()]
+    best = [
+        best_decision(problem, stream, stop, start=start, tolerance=tolerance).loss for start, stop in pairwise(ends)
+    ]
+    width = np.diff(run.steps, prepend=0)[:, None]
+    excess = (run.losses - np.array(best)[:, None]) * width
+    return np.asarray(np.cumsum(excess, axis=-2) / run.steps[:, None])
+
+
+def pseudo_regret(decisions: NDArray[Any], problem: Problem, stream: Stream, *, tolerance: float = 1e-6) -> float:
+    """Expected loss of the decisions less that of the best fixed one, per step: paper 002's pseudo-regret / T.
+
+    Args:
+        decisions: axes (seed, step, coordinate) or (step, coordinate): one decision per step, from `joint_decisions`,
+            or from `running_average` for eq. (19). The expectation is the mean over seeds.
+        problem: what was minimised.
+        stream: what was played.
+        tolerance: accuracy of the comparator.
+    """
+    plays = np.asarray(decisions, np.float32).reshape(-1, *decisions.shape[-2:])
+    steps = plays.shape[1]
+    block = stream.read(0, steps)
+    losses = jax.jit(jax.vmap(jax.vmap(lambda x, b: jnp.mean(problem.losses(x, b))), (0, None)))(plays, block)
+    return (
+        float(np.mean(np.asarray(losses, np.float64))) - best_decision(problem, stream, steps, tolerance=tolerance).loss
+    )
+
+
+def joint_decisions(decisions: NDArray[Any], coordinates: Sequence[int]) -> NDArray[Any]:
+    """The decision put together from the coordinates each learner controls: (..., learner, d) to (..., d).
+
+    >>> joint_decisions(np.array([[1, 2, 3], [10, 20, 30]]), coordinates=[0, 1, 1])
+    array([ 1, 20, 30])
+    """
+    owners = np.asarray(coordinates)
+    return np.asarray(decisions[..., owners, np.arange(len(owners))])
+
+
+def running_average(decisions: NDArray[Any]) -> Doubles:
+    """(1/t) sum_{s<=t} x(s) along the step axis (the one before the last).
+
+    >>> running_average(np.array([[2.0], [4.0]]))
+    array([[2.],
+           [3.]])
+    """
+    count = np.arange(1, decisions.shape[-2] + 1)[:, None]
+    return np.asarray(np.cumsum(decisions, axis=-2, dtype=np.float64) / count)
+
+
+def tracking_error(
+    decisions: NDArray[Any], problem: Problem, stream: Stream, at: Sequence[int], *, tolerance: float = 1e-8
+) -> Doubles:
+    """|theta_i - theta_t*|^2 of paper 003, where theta_t* minimises the mean loss of all samples up to step t.
+
+    Args:
+        decisions: axes (row, learner, coordinate): what was played at each of the steps `at`.
+        problem: strongly convex, else theta_t* is not unique.
+        stream: what was played.
+        at: one step for each row.
+        tolerance: accuracy of the optimum's loss.
+    """
+    best = np.stack([best_decision(problem, stream, t, tolerance=tolerance).decision for t in at])
+    return np.asarray(np.sum((decisions - best[:, None]) ** 2, axis=-1))
+
+
+def instantaneous_regret(
+    decisions: NDArray[Any], problem: Problem, stream: Stream, at: Sequence[int], *, tolerance: float = 1e-8
+) -> Doubles:
+    """F_t(theta_i) - F_t(theta_t*) of paper 003, where F_t is the mean loss of all samples up to step t.
+
+    The arguments are those of `tracking_error`.
+    """
+    regrets = []
+    for row, t in zip(decisions, at, strict=True):
+        block = stream.read(0, t)
+        flat = Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in block))
+        mean = jax.vmap(lambda x, b=flat: jnp.mean(problem.losses(x, b)))(jnp.asarray(row))
+        regrets.append(np.asarray(mean) - best_decision(problem, stream, t, tolerance=tolerance).loss)
+    return np.stack(regrets)
+
+
+def expert_regret(run: Record, stream: Stream) -> Doubles:
+    """Mean loss less that of the best single expert in hindsight, axes (..., learner): paper 004's regret / T.
+
+    Args:
+        run: of a `Linear` problem on the simplex, measured "local": each client on its own losses, as in paper 004,
+            while the best expert is common to all.
+        stream: x holds the experts' losses.
+    """
+    steps = int(run.steps[-1])
+    totals = sum(
+        np.sum(stream.read(low, min(steps, low + 4096)).x, axis=(0, 1), dtype=np.float64)
+        for low in range(0, steps, 4096)
+    )
+    rows = steps * stream.read(0, 1).x.shape[1]
+    return np.asarray(average_loss(run)[..., -1, :] - float(np.min(totals)) / rows)
+
+
+def _needs(run: Record, *measures: str) -> None:
+    if run.measure not in measures:
+        raise ConfigurationError(
+            "measure", run.measure, " or ".join(map(repr, measures)), f"simulate(..., measure={measures[0]!r})"
+        )
+
+
+def _row(run: Record, step: int) -> int:
+    row = int(np.searchsorted(run.steps, step))
+    if row == len(run.steps) or run.steps[row] != step:
+        raise ConfigurationError("at", step, "the end of a recorded row", "set every= so that rows end there")
+    return row

@@ -1,0 +1,80 @@
+"""The same functions in a plain Python loop, learner by learner, for stepping through with a debugger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from gossamer.core import Now
+from gossamer.problems import Block
+from gossamer.simulation.engine import (
+    Inputs,
+    Outputs,
+    Program,
+    World,
+    at,
+    flatten_rows,
+    now_for,
+    observe,
+    transmit,
+)
+from gossamer.topology import spoken
+
+
+def run_chunk(
+    program: Program, constant: Any, worlds: World, inputs: Inputs, first: int, stop: int
+) -> tuple[World, Outputs]:
+    """What `engine.run_chunk` does, exchange by exchange and learner by learner; outputs of first, ..., stop-1 only."""
+    shown = []
+    seeds = range(jax.tree.leaves(worlds)[0].shape[0])
+    with jax.disable_jit():  # loops inside the functions run in Python too
+        for t in range(first, stop):
+            inputs_t = at(inputs, t)
+            each = [exchange(program, constant, _pick(worlds, s), _for_seed(inputs_t, s)) for s in seeds]
+            worlds = _stack([world for world, _ in each])
+            shown.append(_stack([outputs for _, outputs in each]))
+    return worlds, _stack(shown)
+
+
+def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> tuple[World, Outputs]:
+    """Decide -> learn -> speak -> mix -> listen, one learner after the other."""
+    learner, specs = program.learner, program.learner.noise
+
+    def now(function: str, i: int) -> Now:
+        common = now_for(function, specs, inputs)
+        return Now(common.public, _pick(common.noise, i))
+
+    played, messages, said = [], [], []
+    for i in range(program.learners):
+        state = _pick(world.learners, i)
+        played.append(learner.decide(state, now("decide", i)))
+        state = learner.learn(state, _block_of(program, inputs.block, i), now("learn", i))
+        message, state = learner.speak(state, now("speak", i))
+        messages.append(message)
+        said.append(state)
+    everything = _stack(messages)
+    heard, server, heard_axis = transmit(program, constant, world.server, everything, inputs)
+    listened = [learner.listen(state, heard if heard_axis is None else _pick(heard, i)) for i, state in enumerate(said)]
+    decisions = jnp.stack(played)
+    transcript = {"decisions": decisions, "messages": spoken(everything)}
+    shown = observe(program, decisions, inputs.block)
+    kept = {name: transcript[name] for name in program.record}
+    return World(_stack(listened), server), shown._replace(transcript=kept)
+
+
+def _block_of(program: Program, block: Block, i: int) -> Block:
+    return flatten_rows(block) if program.shared else Block(*(jnp.asarray(leaf)[:, i] for leaf in block))
+
+
+def _for_seed(inputs: Inputs, s: int) -> Inputs:
+    return inputs._replace(noise=_pick(inputs.noise, s), server_noise=_pick(inputs.server_noise, s))
+
+
+def _pick(tree: Any, i: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[i], tree)
+
+
+def _stack(trees: list[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)

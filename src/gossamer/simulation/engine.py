@@ -1,0 +1,235 @@
+"""One exchange of all learners, and the compiled loop over a chunk of exchanges.
+
+`exchange` is the whole protocol. The compiled engine vectorises the learner's functions over learners (and seeds) and
+loops; the debug engine (`debug.py`) calls the same functions learner by learner in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from gossamer.core import Algorithm, Learner, Message, Now, Server, State
+from gossamer.privacy import NoiseSpec
+from gossamer.problems import Block, Problem
+from gossamer.topology import Mixing, spoken
+
+Measure = Literal["global", "local", "joint"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """All that shapes the compiled loop: equal programs on equal shapes do not compile again."""
+
+    learner: Learner
+    server: Server | None
+    mixing: Mixing
+    problem: Problem
+    learners: int
+    shared: bool
+    measure: Measure
+    coordinates: tuple[int, ...] | None
+    record: tuple[str, ...]
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, shared: bool, measure: Measure, record: tuple[str, ...]) -> Program:
+        """The program of an algorithm; `shared`: every learner sees the same batch."""
+        return cls(
+            algorithm.learner,
+            algorithm.server,
+            algorithm.mixing,
+            algorithm.problem,
+            algorithm.learners,
+            shared,
+            measure,
+            algorithm.coordinates if measure == "joint" else None,
+            record,
+        )
+
+
+class Inputs(NamedTuple):
+    """What the host supplies for a chunk of C exchanges, or, sliced, for one of them.
+
+    Attributes:
+        block: samples, axes (C, block, learner or batch, ...).
+        noise: the learners' draws by name, axes (seed, learner, C, ...).
+        server_noise: the server's draws by name, axes (seed, 1, C, ...).
+        public: schedules by name, axis (C,).
+        varying: the part of the mixing weights that changes from exchange to exchange, leading axis C.
+    """
+
+    block: Block
+    noise: Mapping[str, Any]
+    server_noise: Mapping[str, Any]
+    public: Mapping[str, Any]
+    varying: Any
+
+
+class World(NamedTuple):
+    """The states of all learners (leading axis: learner) and of the server."""
+
+    learners: State
+    server: State
+
+
+class Outputs(NamedTuple):
+    """What one exchange shows: sums over the block's rows, and the transcript that was asked for."""
+
+    loss: jax.Array
+    correct: jax.Array | None
+    disagreement: jax.Array
+    transcript: Mapping[str, Any]
+
+
+def at(inputs: Inputs, t: jax.Array | int) -> Inputs:
+    """The inputs of one exchange of the chunk."""
+    first = partial(jax.tree.map, lambda leaf: leaf[t])
+    third = partial(jax.tree.map, lambda leaf: lax.dynamic_index_in_dim(leaf, t, 2, keepdims=False))
+    return Inputs(
+        first(inputs.block),
+        third(inputs.noise),
+        third(inputs.server_noise),
+        first(inputs.public),
+        first(inputs.varying),
+    )
+
+
+def now_for(
+    function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs, noise: Mapping[str, Any] | None = None
+) -> Now:
+    """What one function is given: every public value, and only the draws that were declared for it."""
+    draws = inputs.noise if noise is None else noise
+    return Now(inputs.public, {name: draws[name] for name, spec in specs.items() if spec.used_in == function})
+
+
+PER_LEARNER = Now(public=None, noise=0)  # type: ignore[arg-type]  # in_axes: schedules are common, draws are not
+
+
+def start(program: Program) -> World:
+    """The states before the first exchange."""
+    learners = jax.vmap(program.learner.init)(jnp.arange(program.learners))
+    return World(learners, program.server.init() if program.server else ())
+
+
+def decisions(program: Program, world: World, inputs: Inputs) -> jax.Array:
+    """What every learner plays: axes (learner, coordinate)."""
+    now = now_for("decide", program.learner.noise, inputs)
+    played: jax.Array = jax.vmap(program.learner.decide, (0, PER_LEARNER))(world.learners, now)
+    return played
+
+
+def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> tuple[World, Outputs]:
+    """Decide -> learn -> speak -> mix -> listen, for all learners at once."""
+    learner, specs = program.learner, program.learner.noise
+    played = decisions(program, world, inputs)
+    block_axis = None if program.shared else 1
+    block = flatten_rows(inputs.block) if program.shared else inputs.block
+    learnt = jax.vmap(learner.learn, (0, block_axis, PER_LEARNER))(
+        world.learners, block, now_for("learn", specs, inputs)
+    )
+    messages, said = jax.vmap(learner.speak, (0, PER_LEARNER))(learnt, now_for("speak", specs, inputs))
+    heard, server, heard_axis = transmit(program, constant, world.server, messages, inputs)
+    listened = jax.vmap(learner.listen, (0, heard_axis))(said, heard)
+    shown = observe(program, played, inputs.block)
+    transcript = {"decisions": played, "messages": spoken(messages)}
+    kept = {name: transcript[name] for name in program.record}
+    return World(listened, server), shown._replace(transcript=kept)
+
+
+def transmit(
+    program: Program, constant: Any, server: State, messages: Message, inputs: Inputs
+) -> tuple[Message, State, int | None]:
+    """What is heard, the server's new state, and the learner axis of what is heard (None: all hear the same)."""
+    if program.server is None:
+        return program.mixing.mix(constant, inputs.varying, messages), server, 0
+    draws = {name: draw[0] for name, draw in inputs.server_noise.items()}
+    now = now_for("aggregate", program.server.noise, inputs, draws)
+    broadcast, server = program.server.aggregate(server, messages, now)
+    return broadcast, server, None
+
+
+def first_messages(program: Program, public: Sequence[str]) -> tuple[Message, Message]:
+    """What the learners say, and the server answers, at a first exchange without data: for counting bytes."""
+
+    def zeros(specs: Mapping[str, NoiseSpec], count: int) -> dict[str, jax.Array]:
+        return {name: jnp.zeros((count, *spec.shape)) for name, spec in specs.items()}
+
+    world, learner, server = start(program), program.learner, program.server
+    server_noise = zeros(server.noise, 1) if server else {}
+    inputs = Inputs(
+        Block(None, None),
+        zeros(learner.noise, program.learners),
+        server_noise,
+        {name: jnp.ones(()) for name in public},
+        (),
+    )
+    now = now_for("speak", learner.noise, inputs)
+    messages, _ = jax.vmap(learner.speak, (0, PER_LEARNER))(world.learners, now)
+    return spoken(messages), transmit(program, (), world.server, messages, inputs)[0] if server else ()
+
+
+def flatten_rows(block: Block) -> Block:
+    """(steps, learner or batch, ...) to (rows, ...)."""
+    return Block(*(leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]) for leaf in block))
+
+
+def observe(program: Program, played: jax.Array, block: Block) -> Outputs:
+    """Losses and correct predictions summed over the rows that each decision is measured on, and the disagreement."""
+    centred = played - jnp.mean(played, axis=0, keepdims=True)
+    disagreement = jnp.mean(jnp.sum(jnp.square(centred), axis=1))
+    if program.measure == "joint":
+        played = played[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
+    by_learner = program.measure == "local" and not program.shared
+    rows = block if by_learner else flatten_rows(block)
+
+    def total(values: Any) -> jax.Array:
+        return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, 1 if by_learner else None))(played, rows)
+
+    correct = total(program.problem.correct) if program.problem.classifies else None
+    return Outputs(total(program.problem.losses), correct, disagreement, {})
+
+
+def seeded_exchange(program: Program, constant: Any, worlds: World, inputs: Inputs) -> tuple[World, Outputs]:
+    """`exchange` for every seed at once: worlds and noise have a leading axis, everything else is common."""
+    axes = Inputs(block=None, noise=0, server_noise=0, public=None, varying=None)  # type: ignore[arg-type]
+    return jax.vmap(partial(exchange, program), (None, 0, axes))(constant, worlds, inputs)
+
+
+@partial(jax.jit, static_argnames="program")
+def run_chunk(
+    program: Program, constant: Any, worlds: World, inputs: Inputs, first: jax.Array, stop: jax.Array
+) -> tuple[World, Outputs]:
+    """Exchanges first, ..., stop-1 of a chunk: outputs have axes (exchange, seed, ...).
+
+    The bounds are run-time values, so that a chunk that is not full, or is resumed in its middle, runs the very same
+    compiled loop: results do not depend on where a run was cut, to the last bit.
+    """
+    length = jax.tree.leaves(inputs.block)[0].shape[0]
+    _, shapes = jax.eval_shape(partial(seeded_exchange, program), constant, worlds, at(inputs, 0))
+    outputs = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
+
+    def body(t: jax.Array, carry: tuple[World, Outputs]) -> tuple[World, Outputs]:
+        worlds, outputs = carry
+        worlds, shown = seeded_exchange(program, constant, worlds, at(inputs, t))
+        return worlds, jax.tree.map(lambda all_, one: all_.at[t].set(one), outputs, shown)
+
+    result: tuple[World, Outputs] = lax.fori_loop(first, stop, body, (worlds, outputs))
+    return result
+
+
+@partial(jax.jit, static_argnames="program")
+def play(program: Program, worlds: World, inputs: Inputs) -> tuple[jax.Array, Outputs]:
+    """Play the block with the decisions of these worlds and learn nothing: the steps left over at the end."""
+
+    def one(world: World, noise: Mapping[str, Any]) -> tuple[jax.Array, Outputs]:
+        played = decisions(program, world, inputs._replace(noise=noise))
+        return played, observe(program, played, inputs.block)
+
+    result: tuple[jax.Array, Outputs] = jax.vmap(one)(worlds, inputs.noise)
+    return result

@@ -1,0 +1,146 @@
+"""The host's side of a run: cut it into chunks, and prepare each one while the one before is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.core import Algorithm, Federation, Segment
+from gossamer.privacy import NoiseSource, NoiseSpec
+from gossamer.problems import Block
+from gossamer.simulation.engine import Inputs
+from gossamer.streams import Stream
+
+# Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
+_CHUNK_BYTES = 2**23
+_LONGEST_CHUNK = 4096
+
+
+class Chunk(NamedTuple):
+    """Exchanges origin+first, ..., origin+stop-1, computed in arrays of `length` rows; `step` is their first step."""
+
+    origin: int
+    length: int
+    first: int
+    stop: int
+    block: int
+    step: int
+
+
+def chunks(segments: Iterator[Segment], length: int, done: int = 0) -> Iterator[Chunk]:
+    """Cut runs of exchanges into chunks, leaving out the exchanges already done.
+
+    >>> [(c.first, c.stop, c.step) for c in chunks(iter([Segment(5, 2)]), 4, done=3)]
+    [(3, 4, 6), (0, 1, 8)]
+    """
+    origin = step = 0
+    for exchanges, block in segments:
+        skipped = min(exchanges, max(0, done - origin))
+        for low in range(skipped - skipped % length, exchanges, length):
+            first, stop = max(0, skipped - low), min(length, exchanges - low)
+            if first < stop:
+                yield Chunk(origin + low, length, first, stop, block, step + (low + first) * block)
+        origin += exchanges
+        step += exchanges * block
+
+
+@dataclass(frozen=True)
+class Feeder:
+    """Reads samples, draws noise and evaluates schedules for whole chunks."""
+
+    algorithm: Algorithm
+    stream: Stream
+    sources: tuple[NoiseSource, ...]
+
+    def constant(self) -> Any:
+        """The part of the mixing weights that never changes."""
+        topology = self.algorithm.topology
+        if isinstance(topology, Federation):
+            return ()
+        return self.algorithm.mixing.prepare(topology, np.zeros(1, np.int64))[0]
+
+    def inputs(self, chunk: Chunk) -> Inputs:
+        """Everything the compiled loop needs for one chunk; rows outside first, ..., stop-1 are not read."""
+        exchanges = chunk.origin + np.arange(chunk.length, dtype=np.int64)
+        server = self.algorithm.server
+        return Inputs(
+            self._block(chunk),
+            self._draws("", self.algorithm.learner.noise, self.algorithm.learners, chunk),
+            self._draws("server/", server.noise, 1, chunk) if server else {},
+            {name: f(exchanges + 1).astype(np.float32) for name, f in self.algorithm.public.items()},
+            self._varying(exchanges),
+        )
+
+    def messages(self, chunk: Chunk) -> NDArray[np.int64]:
+        """Messages sent in each exchange of the chunk, every gossip step counted."""
+        exchanges = chunk.origin + np.arange(chunk.first, chunk.stop, dtype=np.int64)
+        topology = self.algorithm.topology
+        if isinstance(topology, Federation):  # every learner sends one message up and gets one down
+            return np.full(len(exchanges), 2 * topology.learners)
+        return topology.links(exchanges) * self.algorithm.mixing.steps
+
+    def _block(self, chunk: Chunk) -> Block:
+        rows = chunk.stop - chunk.first
+        samples = self.stream.read(chunk.step, chunk.step + rows * chunk.block)
+        self.algorithm.problem.check(samples, start=chunk.step)
+        by_exchange = (leaf.reshape(rows, chunk.block, *leaf.shape[1:]) for leaf in samples)
+        return Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange))
+
+    def _draws(
+        self, prefix: str, specs: Mapping[str, NoiseSpec], learners: int, chunk: Chunk
+    ) -> dict[str, NDArray[np.float32]]:
+        low, high = chunk.origin + chunk.first, chunk.origin + chunk.stop
+        draws = {}
+        for name, spec in specs.items():
+            each = [source.draw(prefix + name, spec, learners, low, high) for source in self.sources]
+            stacked = each[0][None] if len(each) == 1 else np.stack(each)
+            draws[name] = _pad(stacked, 2, chunk)
+        return draws
+
+    def _varying(self, exchanges: NDArray[np.int64]) -> Any:
+        topology = self.algorithm.topology
+        if isinstance(topology, Federation) or topology.fixed:
+            return {}
+        return self.algorithm.mixing.prepare(topology, exchanges)[1]
+
+
+def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:
+    """Rows first, ..., stop-1 of an axis, put in their place in `length` rows."""
+    if chunk.stop - chunk.first == chunk.length:
+        return values
+    shape = (*values.shape[:axis], chunk.length, *values.shape[axis + 1 :])
+    padded = np.zeros(shape, values.dtype)
+    padded[(slice(None),) * axis + (slice(chunk.first, chunk.stop),)] = values
+    return padded
+
+
+def ahead(feeder: Feeder, plan: Iterator[Chunk]) -> Iterator[tuple[Chunk, Inputs]]:
+    """Each chunk with its inputs, the next one being prepared in a thread while the caller works on this one."""
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        pending = None
+        for chunk in plan:
+            following = chunk, worker.submit(feeder.inputs, chunk)
+            if pending:
+                yield pending[0], pending[1].result()
+            pending = following
+        if pending:
+            yield pending[0], pending[1].result()
+
+
+def chunk_length(algorithm: Algorithm, seeds: int, block: int) -> int:
+    """Exchanges per chunk, a power of two: as many as keep the inputs of a chunk at a few megabytes.
+
+    >>> from gossamer import algorithms, problems, topology
+    >>> chunk_length(algorithms.d_ogd(problems.Logistic(112), topology.ring(16), step=1.0), seeds=1, block=1)
+    1024
+    """
+    draws = seeds * sum(spec.size for spec in algorithm.learner.noise.values())
+    samples = max(1, block) * math.prod(algorithm.problem.feature_shape)
+    exchanges = _CHUNK_BYTES // (4 * algorithm.learners * (draws + samples))
+    return 1 << (max(1, min(_LONGEST_CHUNK, exchanges)).bit_length() - 1)

@@ -1,0 +1,121 @@
+"""What a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.metrics import average_loss
+from gossamer.privacy import Guarantee
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+Doubles = NDArray[np.float64]
+
+_ARRAYS = ("steps", "losses", "accuracy", "consensus", "decisions")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Losses, accuracy, consensus and traffic of one run, and the guarantee of its algorithm.
+
+    With several seeds every array except `steps` has a leading seed axis. The losses, the accuracy and the transcript
+    are functions of private data: they exist in a simulation and are never shown by a node on a network.
+
+    Attributes:
+        algorithm: what was run, as `Algorithm.describe` tells it.
+        name: the algorithm's name.
+        guarantee: the algorithm's guarantee, as if run with secure noise.
+        measure: "global", "local" or "joint": which samples each decision was measured on.
+        steps: (rows,) steps played up to the end of each row.
+        losses: (rows, learners) mean loss per sample over the steps since the row before; "joint" has one column.
+        accuracy: (rows, learners) share of correct predictions likewise; None for problems without classes.
+        consensus: (rows,) mean squared distance of the decisions from their average, likewise.
+        decisions: (learners, coordinates) the last decisions played.
+        messages: how many messages were sent, every gossip step counted.
+        bytes: their size.
+        wall_time: seconds.
+        seed: the seed, or the list of seeds; None in a loaded run that was saved without.
+        transcript: what `record` asked for: axes (exchange, learner, coordinate).
+    """
+
+    algorithm: str
+    name: str
+    guarantee: Guarantee
+    measure: str
+    steps: NDArray[np.int64]
+    losses: Doubles
+    accuracy: Doubles | None
+    consensus: Doubles
+    decisions: NDArray[np.float32]
+    messages: int
+    bytes: int
+    wall_time: float
+    seed: int | list[int] | None = None
+    transcript: dict[str, Any] = field(default_factory=dict)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per (seed,) learner and recorded step: steps, learner, loss, average_loss, accuracy, consensus."""
+        try:
+            import pandas as pd
+        except ImportError as missing:
+            raise ConfigurationError(
+                "to_dataframe", "no pandas", "an installed pandas", "pip install 'gossamer[data]'"
+            ) from missing
+        seeds = self.seed if isinstance(self.seed, list) else None
+        lead = (len(seeds),) if seeds is not None else self.losses.shape[:-2]
+        rows, learners = self.losses.shape[-2:]
+        shape = (*lead, rows, learners)
+        columns: dict[str, Any] = {"seed": np.arange(lead[0])[:, None, None]} if lead else {}
+        if seeds is not None:
+            columns["seed"] = np.array(seeds)[:, None, None]
+        columns |= {"step": self.steps[:, None], "learner": np.arange(learners), "loss": self.losses}
+        columns |= {"average_loss": average_loss(self), "consensus": self.consensus[..., None]}
+        if self.accuracy is not None:
+            columns["accuracy"] = self.accuracy
+        return pd.DataFrame({name: np.broadcast_to(values, shape).ravel() for name, values in columns.items()})
+
+    def plot(self) -> go.Figure:
+        """Average loss and, where there are classes, accuracy against steps: mean over learners with their range."""
+        from gossamer.simulation.plot import figure
+
+        return figure([self])
+
+    def save(self, directory: str | Path, *, public_data: bool = False) -> None:
+        """Write `run.json` and `run.npz` into a directory.
+
+        The seed is left out unless the data are declared public: seed plus messages is the raw data.
+        """
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
+        arrays |= {f"transcript/{name}": values for name, values in self.transcript.items()}
+        np.savez(directory / "run.npz", allow_pickle=False, **arrays)
+        plain = ("algorithm", "name", "measure", "messages", "bytes", "wall_time")
+        facts = {name: getattr(self, name) for name in plain} | {"guarantee": asdict(self.guarantee)}
+        if public_data:
+            facts["seed"] = self.seed
+        (directory / "run.json").write_text(json.dumps(facts, indent=2))
+
+    @staticmethod
+    def load(directory: str | Path) -> Run:
+        """Read what `save` wrote."""
+        directory = Path(directory)
+        try:
+            facts = json.loads((directory / "run.json").read_text())
+            with np.load(directory / "run.npz", allow_pickle=False) as file:
+                arrays = dict(file)
+        except FileNotFoundError as missing:
+            raise DataError(f"{directory} holds no saved run: {missing.filename} is missing") from missing
+        facts["guarantee"] = Guarantee(**facts["guarantee"])
+        prefix = "transcript/"
+        transcript = {key.removeprefix(prefix): arrays.pop(key) for key in list(arrays) if key.startswith(prefix)}
+        return Run(**{"accuracy": None, **facts, **arrays, "transcript": transcript})

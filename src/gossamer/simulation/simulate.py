@@ -1,0 +1,252 @@
+"""`simulate`: run an algorithm over a stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.core import Algorithm
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.privacy import FastNoise, NoiseSource
+from gossamer.simulation import checkpoint as checkpoints
+from gossamer.simulation import debug as debugger
+from gossamer.simulation import engine
+from gossamer.simulation.checkpoint import Progress
+from gossamer.simulation.engine import Measure, Program, World
+from gossamer.simulation.feeding import Chunk, Feeder, ahead, chunk_length, chunks
+from gossamer.simulation.run import Run
+from gossamer.simulation.summary import report, without_seed_axis
+from gossamer.simulation.tally import Tally
+from gossamer.streams import Stream
+
+RECORDS = ("decisions", "messages")
+_ROWS = 1000  # rows a run keeps unless told otherwise
+_CHECKPOINT_SECONDS = 10.0
+
+
+def simulate(
+    algorithm: Algorithm,
+    stream: Stream,
+    steps: int,
+    *,
+    seed: int | None = None,
+    seeds: Sequence[int] | None = None,
+    noise: Callable[[int], NoiseSource] = FastNoise,
+    measure: Measure = "global",
+    every: int | None = None,
+    record: Sequence[str] = (),
+    chunk: int | None = None,
+    debug: bool = False,
+    progress: bool = True,
+    checkpoint: str | Path | None = None,
+) -> Run:
+    """Run an algorithm over the first `steps` samples of every learner.
+
+    Args:
+        algorithm: made by a function of `gossamer.algorithms`.
+        stream: the learners' samples.
+        steps: samples per learner; exchanges follow from the algorithm's schedule. Steps after the last whole block
+            are played with the last decision and never released.
+        seed: of the noise; there is no default.
+        seeds: several at once instead, in one compiled program: results get a leading seed axis.
+        noise: makes the noise source from a seed.
+        measure: "global": each decision on the samples of all learners; "local": on the learner's own; "joint": the
+            decision put together from the coordinates that each learner controls, on all samples.
+        every: exchanges per row of the result, each row a mean over all its steps; by default about 1000 rows.
+        record: any of "decisions" and "messages": the transcript an observer would see.
+        chunk: exchanges per compiled call; by default what keeps the inputs of a call at a few megabytes.
+        debug: run the same functions in plain Python, learner by learner.
+        progress: show a progress bar where the output is a terminal.
+        checkpoint: a file that the run continues from where it exists, and that is kept up to date.
+
+    Returns:
+        The run: see `Run`.
+
+    >>> from gossamer import algorithms, problems, simulate, streams, topology
+    >>> stream = streams.random_signs(4, 3, seed=1)
+    >>> run = simulate(algorithms.d_ogd(problems.Linear(3), topology.ring(4), step=0.1), stream, 200, seed=0)
+    >>> run.losses.shape, run.messages, run.bytes
+    ((200, 4), 1600, 19200)
+    """
+    chosen = _seeds(seed, seeds)
+    _check(algorithm, stream, steps, measure, every, chunk, record)
+    begun = time.perf_counter()
+    feeder = Feeder(algorithm, stream, tuple(noise(s) for s in chosen))
+    program = Program.of(algorithm, stream.shared, measure, tuple(record))
+    keeper = _Keeper(None if checkpoint is None else Path(checkpoint), _identity(algorithm, stream, program, chosen))
+    exchanges = algorithm.schedule.exchanges(steps)
+    done = keeper.resume(_fresh(program, len(chosen)), every, exchanges)
+    block = max(segment.block for segment in algorithm.schedule.segments(steps))
+    length = chunk or chunk_length(algorithm, len(chosen), block)
+    plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
+    with _bar(progress, algorithm.name, exchanges, done.exchanges) as advance:
+        done = _play_all(feeder, program, plan, done, debug, keeper, advance)
+    last = _play_rest(feeder, program, steps, done)
+    run = report(algorithm, program, done.tally, last)
+    single = seeds is None
+    run = replace(run, seed=chosen[0] if single else chosen, wall_time=time.perf_counter() - begun)
+    return without_seed_axis(run) if single else run
+
+
+def _play_all(
+    feeder: Feeder,
+    program: Program,
+    plan: Iterator[Chunk],
+    done: Progress,
+    debug: bool,
+    keeper: _Keeper,
+    advance: Callable[[int], None],
+) -> Progress:
+    """Every whole block, chunk by chunk."""
+    constant, worlds, tally = feeder.constant(), done.worlds, done.tally
+    exchanges = done.exchanges
+    for chunk, inputs in ahead(feeder, plan):
+        if debug:
+            worlds, outputs = debugger.run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
+        else:
+            worlds, outputs = engine.run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
+            outputs = jax.tree.map(lambda leaf, c=chunk: np.asarray(leaf)[c.first : c.stop], outputs)
+        exchanges = chunk.origin + chunk.stop
+        rows = _rows(program, inputs.block.x, chunk.block)
+        first = chunk.origin + chunk.first
+        tally.add(first, outputs, rows=rows, steps=chunk.block, messages=feeder.messages(chunk))
+        keeper.keep(Progress(exchanges, worlds, tally))
+        advance(exchanges)
+    keeper.keep(Progress(exchanges, worlds, tally), now=True)
+    return Progress(exchanges, worlds, tally)
+
+
+def _play_rest(feeder: Feeder, program: Program, steps: int, done: Progress) -> NDArray[np.float32]:
+    """The steps after the last whole block; returns the last decisions, axes (seed, learner, coordinate)."""
+    played = sum(s.exchanges * s.block for s in feeder.algorithm.schedule.segments(steps))
+    rest = steps - played
+    chunk = Chunk(done.exchanges, 1, 0, 1, rest, played)
+    inputs = feeder.inputs(chunk)
+    decisions, outputs = engine.play(program, done.worlds, engine.at(inputs, 0))
+    if rest:
+        outputs = jax.tree.map(lambda leaf: np.asarray(leaf)[None], outputs)
+        rows = _rows(program, inputs.block.x, rest)
+        done.tally.add(done.exchanges, outputs, rows=rows, steps=rest, messages=0)
+    return np.asarray(decisions)
+
+
+def _rows(program: Program, x: Any, block: int) -> int:
+    """How many samples each decision is measured on in one exchange; axes of x: (exchange, step, learner, ...)."""
+    own = program.measure == "local" and not program.shared
+    return block if own else block * x.shape[2]
+
+
+@dataclass
+class _Keeper:
+    """Resumes from the checkpoint and keeps it up to date, at most every few seconds."""
+
+    path: Path | None
+    identity: dict[str, Any]
+    written: float = 0.0
+
+    def resume(self, fresh: World, every: int | None, exchanges: int) -> Progress:
+        stored = self.path and checkpoints.read(self.path, self.identity, fresh, every)
+        if not stored:
+            return Progress(0, fresh, Tally(every or max(1, exchanges // _ROWS)))
+        if stored.exchanges > exchanges:
+            raise ConfigurationError(
+                "steps", f"{exchanges} exchanges", f"at least the {stored.exchanges} in {self.path}"
+            )
+        return stored
+
+    def keep(self, progress: Progress, *, now: bool = False) -> None:
+        if self.path and (now or time.monotonic() - self.written > _CHECKPOINT_SECONDS):
+            checkpoints.write(self.path, self.identity, progress)
+            self.written = time.monotonic()
+
+
+def _identity(algorithm: Algorithm, stream: Stream, program: Program, seeds: list[int]) -> dict[str, Any]:
+    return {
+        "algorithm": algorithm.describe(),
+        "stream": stream.description,
+        "seeds": seeds,
+        "measure": program.measure,
+        "record": list(program.record),
+    }
+
+
+def _fresh(program: Program, seeds: int) -> World:
+    world = engine.start(program)
+    worlds: World = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], seeds, axis=0), world)
+    return worlds
+
+
+def _seeds(seed: int | None, seeds: Sequence[int] | None) -> list[int]:
+    if (seed is None) == (seeds is None) or (seeds is not None and not seeds):
+        raise ConfigurationError(
+            "seed", seed if seeds is None else seeds, "either seed=number or seeds=[...]", "try seed=0"
+        )
+    return [int(s) for s in seeds] if seeds is not None else [int(seed)]  # type: ignore[arg-type]
+
+
+def _check(
+    algorithm: Algorithm,
+    stream: Stream,
+    steps: int,
+    measure: str,
+    every: int | None,
+    chunk: int | None,
+    record: Sequence[str],
+) -> None:
+    """Refuse what cannot run, before anything runs."""
+    if stream.learners not in (None, algorithm.learners):
+        raise ConfigurationError(
+            "stream", f"{stream.learners} learners", f"{algorithm.learners}, as on {algorithm.topology.name}"
+        )
+    if steps < 1:
+        raise ConfigurationError("steps", steps, "a whole number of at least 1")
+    if stream.length is not None and steps > stream.length:
+        raise DataError(f"{steps} steps were asked for, and the stream has {stream.length} steps")
+    if algorithm.schedule.exchanges(steps) < 1:
+        raise ConfigurationError(
+            "steps", steps, f"at least one whole block of {algorithm.schedule}", "shorten the block or run longer"
+        )
+    if measure not in get_args(Measure):
+        raise ConfigurationError("measure", measure, "'global', 'local' or 'joint'")
+    if measure == "joint" and algorithm.coordinates is None:
+        raise ConfigurationError(
+            "measure", measure, "'global' or 'local'", f"{algorithm.name} learners each own a whole decision"
+        )
+    if chunk is not None and chunk < 1:
+        raise ConfigurationError("chunk", chunk, "a whole number of at least 1")
+    if every is not None and every < 1:
+        raise ConfigurationError("every", every, "a whole number of at least 1")
+    for name in record:
+        if name not in RECORDS:
+            raise ConfigurationError("record", name, f"any of {RECORDS}")
+
+
+@contextmanager
+def _no_bar() -> Iterator[Callable[[int], None]]:
+    yield lambda _: None
+
+
+def _bar(show: bool, name: str, total: int, done: int) -> AbstractContextManager[Callable[[int], None]]:
+    """A progress bar on standard error, where that is a terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return _rich_bar(console, name, total, done) if show and console.is_terminal else _no_bar()
+
+
+@contextmanager
+def _rich_bar(console: Any, name: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
+    from rich.progress import Progress as Bar
+
+    with Bar(console=console, transient=True) as bar:
+        task = bar.add_task(name, total=total, completed=done)
+        yield lambda completed: bar.update(task, completed=completed)

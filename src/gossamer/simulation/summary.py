@@ -1,0 +1,57 @@
+"""From what was added up to the `Run` a user gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.core import Algorithm, Federation
+from gossamer.simulation import engine
+from gossamer.simulation.engine import Program
+from gossamer.simulation.run import Run
+from gossamer.simulation.tally import Tally
+
+
+def report(algorithm: Algorithm, program: Program, tally: Tally, decisions: NDArray[np.float32]) -> Run:
+    """The run, with a seed axis first in every array but `steps`."""
+    sums = tally.sums
+    rows = np.maximum(sums["rows"], 1)[:, None, None]
+    messages = int(sums["messages"].sum())
+    return Run(
+        algorithm=algorithm.describe(),
+        name=algorithm.name,
+        guarantee=algorithm.guarantee,
+        measure=program.measure,
+        steps=np.cumsum(sums["steps"]).astype(np.int64),
+        losses=np.moveaxis(sums["loss"] / rows, 0, 1),
+        accuracy=np.moveaxis(sums["correct"] / rows, 0, 1) if "correct" in sums else None,
+        consensus=np.moveaxis(sums["disagreement"] / sums["exchanges"][:, None], 0, 1),
+        decisions=decisions,
+        messages=messages,
+        bytes=round(messages * _message_bytes(algorithm, program)),
+        wall_time=0.0,
+        transcript={name: np.moveaxis(np.concatenate(p), 0, 1) for name, p in tally.transcript.items()},
+    )
+
+
+def _message_bytes(algorithm: Algorithm, program: Program) -> float:
+    """The size of a message; in a federation the mean of one up and one down."""
+    said, broadcast = jax.eval_shape(lambda: engine.first_messages(program, list(algorithm.public)))
+    up = _bytes(said) / program.learners
+    return (up + _bytes(broadcast)) / 2 if isinstance(algorithm.topology, Federation) else up
+
+
+def _bytes(tree: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def without_seed_axis(run: Run) -> Run:
+    """The same run with the only seed's axis taken away."""
+    first = {name: getattr(run, name)[0] for name in ("losses", "consensus", "decisions")}
+    accuracy = None if run.accuracy is None else run.accuracy[0]
+    transcript = jax.tree.map(lambda leaf: leaf[0], run.transcript)
+    return replace(run, **first, accuracy=accuracy, transcript=transcript)

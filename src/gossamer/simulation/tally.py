@@ -1,0 +1,70 @@
+"""What a run adds up on the host, in double precision, a row for every `every` exchanges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.simulation.engine import Outputs
+
+Doubles = NDArray[np.float64]
+
+
+class Tally:
+    """Sums of losses, correct predictions and disagreement over windows of exchanges, and the transcript."""
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.sums: dict[str, Doubles] = {}
+        self.transcript: dict[str, list[NDArray[Any]]] = {}
+
+    def add(self, exchange: int, outputs: Outputs, *, rows: int, steps: int, messages: NDArray[np.int64] | int) -> None:
+        """Add the outputs of consecutive exchanges.
+
+        Args:
+            exchange: number of the first of these exchanges.
+            outputs: axes (exchange, seed, ...).
+            rows: rows that each loss in `outputs` is summed over.
+            steps: steps that each exchange plays.
+            messages: messages sent in each exchange.
+        """
+        count = outputs.loss.shape[0]
+        fields = {"loss": outputs.loss, "correct": outputs.correct, "disagreement": outputs.disagreement}
+        for name, values in fields.items():
+            if values is not None:
+                self._add(name, exchange, np.asarray(values, np.float64))
+        for name, one in (("rows", rows), ("steps", steps), ("messages", messages), ("exchanges", 1)):
+            self._add(name, exchange, np.broadcast_to(np.asarray(one, np.float64), count))
+        for path, leaf in jax.tree_util.tree_leaves_with_path(outputs.transcript):
+            name = path[0].key + jax.tree_util.keystr(path[1:])  # "messages", or "messages.value", "messages.mass"
+            self.transcript.setdefault(name, []).append(np.asarray(leaf))
+
+    def _add(self, name: str, exchange: int, values: Doubles) -> None:
+        window = (exchange + np.arange(len(values))) // self.every
+        edges = np.flatnonzero(np.diff(window, prepend=-1))
+        old = self.sums.get(name, np.zeros((0, *values.shape[1:])))
+        missing = int(window[-1]) + 1 - len(old)
+        if missing > 0:
+            old = np.concatenate([old, np.zeros((missing, *values.shape[1:]))])
+        old[window[edges]] += np.add.reduceat(values, edges, axis=0)
+        self.sums[name] = old
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything as named arrays, for a checkpoint."""
+        kept = {f"transcript/{name}": np.concatenate(parts) for name, parts in self.transcript.items()}
+        return {f"sums/{name}": values for name, values in self.sums.items()} | kept
+
+    @classmethod
+    def restore(cls, every: int, arrays: dict[str, NDArray[Any]]) -> Tally:
+        """The tally that gave these arrays."""
+        tally = cls(every)
+        for name, values in arrays.items():
+            kind, _, key = name.partition("/")
+            if kind == "sums":
+                tally.sums[key] = values
+            elif kind == "transcript":
+                tally.transcript[key] = [values]
+        return tally

@@ -1,0 +1,58 @@
+"""Small instances of everything, found by discovery, for the contract tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from gossamer import problems, sets, topology
+from gossamer.algorithms import REGISTRY
+from gossamer.core import Algorithm
+from gossamer.problems import Block, Problem
+from gossamer.streams import Stream
+
+DIM = 5
+
+
+def problem() -> Problem:
+    return problems.Logistic(DIM, l2=0.01, feature_bound=2.0, domain=sets.L2Ball(3.0))
+
+
+def network(name: str, learners: int, order: list[int] | None = None) -> Any:
+    """What an algorithm of this name runs on; `order` renames the learners of the graph."""
+    if REGISTRY[name].network == "federation":
+        return learners
+    graph = nx.path_graph(learners) if learners < 3 else nx.lollipop_graph(3, learners - 3)
+    renamed = nx.relabel_nodes(graph, dict(enumerate(order or range(learners))))
+    ordered = nx.Graph()
+    ordered.add_nodes_from(range(learners))
+    ordered.add_edges_from(renamed.edges)
+    return topology.from_networkx(ordered)
+
+
+def algorithm(name: str, learners: int = 5, order: list[int] | None = None) -> Algorithm:
+    entry = REGISTRY[name]
+    return entry.make(problem(), network(name, learners, order), **entry.example)
+
+
+class Given(Stream):
+    """The samples x (steps, learners, features) and y (steps, learners), as they are."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
+        self.x, self.y = x, y
+        self.length, self.learners = x.shape[:2]
+        self.shared, self.occurrences, self.description, self.features = False, 1, "given samples", x.shape[2:]
+
+    def _read(self, start: int, stop: int) -> Block:
+        return Block(self.x[start:stop], self.y[start:stop])
+
+
+def stream(learners: int = 5, steps: int = 200, order: list[int] | None = None, seed: int = 3) -> Given:
+    """Every learner has its own data; `order` gives learner i's data to learner order[i]."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(steps, learners, DIM)).astype(np.float32)
+    y = (x @ rng.normal(size=DIM) + rng.normal(size=learners) > 0).astype(np.int32)
+    place = np.argsort(order) if order is not None else np.arange(learners)
+    return Given(x[:, place], y[:, place])

@@ -1,0 +1,193 @@
+"""One table of contract tests that every algorithm in the registry goes through."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from gossamer import simulate
+from gossamer.algorithms import REGISTRY
+from gossamer.privacy import FastNoise
+from gossamer.simulation import engine
+from gossamer.simulation.feeding import Chunk, Feeder
+from tests import instances
+
+every_algorithm = pytest.mark.parametrize("name", REGISTRY)
+STEPS = 31  # not a multiple of any block, so that steps are left over
+
+
+def run(name, *, learners=5, **options):
+    arguments = {"seed": 11, "every": 1, "record": ("decisions", "messages"), "progress": False} | options
+    return simulate(instances.algorithm(name, learners), instances.stream(learners), STEPS, **arguments)
+
+
+def assert_same_run(left, right, **tolerance):
+    compare = (lambda a, b: assert_allclose(a, b, **tolerance)) if tolerance else assert_array_equal
+    for field in ("losses", "accuracy", "consensus", "decisions"):
+        compare(getattr(left, field), getattr(right, field))
+    assert left.transcript.keys() == right.transcript.keys()
+    for key in left.transcript:
+        compare(left.transcript[key], right.transcript[key])
+
+
+def one_exchange(name):
+    """Program, constant, world and inputs of a small instance in the middle of a run."""
+    algorithm, stream = instances.algorithm(name), instances.stream()
+    feeder = Feeder(algorithm, stream, (FastNoise(1),))
+    program = engine.Program.of(algorithm, shared=False, measure="global", record=())
+    block = next(algorithm.schedule.segments(100)).block
+    inputs = feeder.inputs(Chunk(0, 4, 0, 4, block, 0))
+    world, constant = engine.start(program), feeder.constant()
+    for t in range(3):
+        world, _ = engine.exchange(program, constant, world, for_one_seed(engine.at(inputs, t)))
+    return program, constant, world, for_one_seed(engine.at(inputs, 3))
+
+
+def for_one_seed(inputs):
+    first = lambda draws: {key: draw[0] for key, draw in draws.items()}  # noqa: E731
+    return inputs._replace(noise=first(inputs.noise), server_noise=first(inputs.server_noise))
+
+
+@every_algorithm
+def test_state_keeps_its_shapes_and_dtypes(name):
+    program, constant, world, inputs = one_exchange(name)
+    after, _ = engine.exchange(program, constant, world, inputs)
+    shapes = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)  # noqa: E731
+    assert shapes(after) == shapes(world)
+    assert any(not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (after, world)), strict=True))
+
+
+@every_algorithm
+def test_decide_does_not_read_what_is_not_released(name):
+    program, _, world, inputs = one_exchange(name)
+    states = world.learners
+    assert program.learner.raw <= set(states._fields)
+    before = engine.decisions(program, world, inputs)
+    disturbed = states._replace(
+        **{field: jax.tree.map(lambda leaf: leaf + 1.7, getattr(states, field)) for field in program.learner.raw}
+    )
+    assert_array_equal(engine.decisions(program, world._replace(learners=disturbed), inputs), before)
+    # The test can fail: what is released does move decisions.
+    released = states._replace(
+        **{
+            field: jax.tree.map(lambda leaf: leaf + 1.7, getattr(states, field))
+            for field in set(states._fields) - program.learner.raw
+        }
+    )
+    assert not np.array_equal(engine.decisions(program, world._replace(learners=released), inputs), before)
+
+
+@every_algorithm
+def test_decide_is_pure(name):
+    program, _, world, inputs = one_exchange(name)
+    copies = [np.array(leaf) for leaf in jax.tree.leaves(world)]
+    first, second = (engine.decisions(program, world, inputs) for _ in range(2))
+    assert_array_equal(first, second)
+    for copy, leaf in zip(copies, jax.tree.leaves(world), strict=True):
+        assert_array_equal(copy, leaf)
+
+
+@every_algorithm
+def test_debug_equals_compiled(name):
+    assert_same_run(run(name), run(name, debug=True), rtol=2e-5, atol=2e-6)
+
+
+@every_algorithm
+def test_chunking_changes_nothing(name):
+    """Another chunk length is another compiled program, which may round the last bit differently."""
+    whole = run(name)
+    for chunk in (1, 3, 8):
+        assert_same_run(run(name, chunk=chunk), whole, rtol=1e-5, atol=1e-6)
+
+
+@every_algorithm
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_resumed_equals_uninterrupted(name, chunk, tmp_path):
+    """To the last bit, also when the run was cut in the middle of a chunk and of a row."""
+    algorithm, stream = instances.algorithm(name), instances.stream()
+    options = {"seed": 11, "record": ("decisions", "messages"), "progress": False, "chunk": chunk}
+    straight = simulate(algorithm, stream, 100, every=3, **options)
+    path = tmp_path / "checkpoint"
+    simulate(algorithm, stream, 44, every=3, checkpoint=path, **options)
+    resumed = simulate(algorithm, stream, 100, checkpoint=path, **options)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert_same_run(resumed, straight)
+    assert_array_equal(resumed.steps, straight.steps)
+
+
+@every_algorithm
+def test_second_call_does_not_compile_again(name):
+    run(name)
+    compiled = engine.run_chunk._cache_size(), engine.play._cache_size()
+    run(name, seed=12)
+    assert (engine.run_chunk._cache_size(), engine.play._cache_size()) == compiled
+
+
+@every_algorithm
+def test_seeds_together_equal_seeds_alone(name):
+    together = run(name, seed=None, seeds=[11, 12])
+    for index, seed in enumerate((11, 12)):
+        alone = run(name, seed=seed)
+        assert_allclose(together.losses[index], alone.losses, rtol=2e-5, atol=2e-6)
+        for key, values in alone.transcript.items():
+            assert_allclose(together.transcript[key][index], values, rtol=2e-5, atol=2e-6)
+
+
+class RenamedNoise(FastNoise):
+    """Learner order[i] gets the draws of learner i."""
+
+    order = (3, 0, 4, 1, 2)
+
+    def draw(self, name, spec, learners, start, stop):
+        draws = super().draw(name, spec, learners, start, stop)
+        return draws if learners == 1 else draws[np.argsort(self.order)]
+
+
+@every_algorithm
+def test_renamed_learners_give_renamed_results(name):
+    order = list(RenamedNoise.order)
+    straight = run(name, measure="local")
+    renamed = simulate(
+        instances.algorithm(name, 5, order),
+        instances.stream(5, order=order),
+        STEPS,
+        seed=11,
+        every=1,
+        measure="local",
+        progress=False,
+        noise=RenamedNoise,
+    )
+    assert_allclose(renamed.losses[:, order], straight.losses, rtol=2e-5, atol=2e-6)
+    assert_allclose(renamed.decisions[order], straight.decisions, rtol=2e-5, atol=2e-6)
+
+
+@every_algorithm
+def test_one_learner_alone_works(name):
+    alone = run(name, learners=1)
+    assert np.isfinite(alone.losses).all()
+    assert alone.losses.shape[1] == 1
+    assert_array_equal(alone.consensus, 0)
+
+
+@every_algorithm
+def test_learning_beats_not_learning(name):
+    """On an easy stream the last rows lose less than playing the first decision for ever."""
+    learned = simulate(instances.algorithm(name), instances.stream(), 200, seed=1, progress=False)
+    assert learned.losses[-40:].mean() < 0.9 * np.log(2)
+
+
+@every_algorithm
+def test_decisions_stay_in_the_decision_set(name):
+    domain = instances.problem().domain
+    assert jax.vmap(domain.contains)(jnp.asarray(run(name).transcript["decisions"].reshape(-1, instances.DIM))).all()
+
+
+@every_algorithm
+def test_description_names_the_algorithm_and_its_guarantee(name):
+    algorithm = instances.algorithm(name)
+    assert algorithm.name == name
+    assert algorithm.describe().startswith(name)
+    assert algorithm.guarantee.sentence() in algorithm.describe()

@@ -1,0 +1,453 @@
+"""The simulator: exact counters, schedules, measures, records, saving, resuming, bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from gossamer import ConfigurationError, DataError, Run, algorithms, problems, sets, simulate, streams, topology
+from gossamer.core import Algorithm, Every, Learner, Phases, Rate, Segment
+from gossamer.metrics import average_loss
+from gossamer.privacy import FastNoise, NoiseSpec, no_guarantee
+from gossamer.simulation import checkpoint as checkpoints
+from gossamer.simulation import engine
+from gossamer.simulation.checkpoint import Progress
+from gossamer.simulation.feeding import chunks
+from gossamer.simulation.tally import Tally
+from gossamer.topology import Gossip, PushSum
+from tests import instances
+
+QUIET = {"seed": 0, "progress": False}
+
+
+def small(name="d_ogd", **options):
+    return simulate(instances.algorithm(name), instances.stream(), 60, **(QUIET | options))
+
+
+# -- what is measured ------------------------------------------------------------------------------------------------
+
+
+def reference_losses(record, stream, problem, measure):
+    """The losses of the recorded decisions, computed sample by sample."""
+    block = stream.read(0, len(record))
+    rows = []
+    for t, played in enumerate(record):
+        x, y = block.x[t], block.y[t]
+        matrix = np.array(
+            [[float(problem.loss(w, a, b)) for a, b in zip(x, y, strict=True)] for w in jnp.asarray(played)]
+        )
+        rows.append(np.diag(matrix) if measure == "local" else matrix.mean(axis=1))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("measure", ["local", "global"])
+def test_losses_are_those_of_the_decisions_played(measure):
+    run = simulate(
+        instances.algorithm("d_ogd"), instances.stream(), 12, every=1, measure=measure, record=("decisions",), **QUIET
+    )
+    expected = reference_losses(run.transcript["decisions"], instances.stream(), instances.problem(), measure)
+    assert_allclose(run.losses, expected, rtol=1e-5)
+
+
+def test_joint_measure_puts_the_decision_together():
+    owners = (0, 1, 2, 3, 4)
+    algorithm = replace(instances.algorithm("d_ogd"), coordinates=owners)
+    run = simulate(algorithm, instances.stream(), 12, every=1, measure="joint", record=("decisions",), **QUIET)
+    joint = run.transcript["decisions"][:, owners, np.arange(5)][:, None]
+    assert_allclose(run.losses, reference_losses(joint, instances.stream(), instances.problem(), "global"), rtol=1e-5)
+
+
+def test_common_stream_shows_every_learner_the_same_batch():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(90, 5)).astype(np.float32), rng.integers(0, 2, 90)
+    stream = streams.common(x, y, batch=3)
+    run = simulate(instances.algorithm("local_ogd"), stream, 30, every=1, record=("decisions",), **QUIET)
+    decisions = run.transcript["decisions"]
+    assert_array_equal(decisions, np.repeat(decisions[:, :1], 5, axis=1))
+    losses = [np.mean([float(instances.problem().loss(w, a, b)) for a, b in zip(x[3 * t : 3 * t + 3], y[3 * t : 3 * t + 3], strict=True)])
+              for t, w in enumerate(jnp.asarray(decisions[:, 0]))]  # fmt: skip
+    assert_allclose(run.losses[:, 0], losses, rtol=1e-5)
+
+
+def test_rows_are_means_over_all_their_steps():
+    fine, coarse = small("ad_ftgl", every=1), small("ad_ftgl", every=4)
+    assert_array_equal(coarse.steps, np.minimum(np.arange(1, 6) * 12, 60))
+    assert_allclose(coarse.losses, fine.losses.reshape(5, 4, 5).mean(axis=1), rtol=1e-12)
+    assert_allclose(average_loss(coarse)[-1], average_loss(fine)[-1], rtol=1e-12)
+
+
+def test_steps_left_over_are_played_and_never_released():
+    algorithm = instances.algorithm("ad_ftgl")  # blocks of 3
+    whole, more = (
+        simulate(algorithm, instances.stream(), s, every=1, record=("messages", "decisions"), **QUIET) for s in (30, 32)
+    )
+    assert_array_equal(more.transcript["messages"], whole.transcript["messages"])
+    assert more.messages == whole.messages
+    assert list(more.steps[-2:]) == [30, 32]
+    block = instances.stream().read(30, 32)
+    losses = [np.mean([[float(instances.problem().loss(w, block.x[s, j], block.y[s, j])) for j in range(5)] for s in range(2)])
+              for w in jnp.asarray(more.decisions)]  # fmt: skip
+    assert_allclose(more.losses[-1], losses, rtol=1e-5)
+
+
+def test_consensus_is_the_mean_squared_distance_from_the_average():
+    run = small(every=1, record=("decisions",))
+    played = run.transcript["decisions"].astype(np.float64)
+    expected = ((played - played.mean(axis=1, keepdims=True)) ** 2).sum(axis=2).mean(axis=1)
+    assert_allclose(run.consensus, expected, rtol=1e-4, atol=1e-9)
+
+
+def test_messages_and_bytes():
+    ring = topology.ring(5)
+    accelerated = simulate(algorithms.ad_ftgl(instances.problem(), ring, block=3), instances.stream(), 30, **QUIET)
+    assert (accelerated.messages, accelerated.bytes) == (10 * 3 * 10, 10 * 3 * 10 * 5 * 4)
+    star = small("centralized_ogd")
+    assert (star.messages, star.bytes) == (60 * 10, 60 * 10 * 20)
+    assert small("local_ogd").messages == 0
+
+
+# -- counters and schedules ------------------------------------------------------------------------------------------
+
+
+class Parity(NamedTuple):
+    """How often each of two alternating public values was seen, and the last step size."""
+
+    odd: jax.Array
+    even: jax.Array
+    step: jax.Array
+
+
+@dataclass(frozen=True)
+class Counter(Learner):
+    """Counts, to see whether the engine does."""
+
+    def init(self, identity):
+        return Parity(jnp.int32(0), jnp.int32(0), jnp.float32(0))
+
+    def decide(self, state, now):
+        return state.step[None]
+
+    def learn(self, state, block, now):
+        odd = now.public["odd"] > 0.5
+        return Parity(state.odd + odd.astype(jnp.int32), state.even + (~odd).astype(jnp.int32), now.public["step"])
+
+    def speak(self, state, now):
+        return state.step[None], state
+
+    def listen(self, state, heard):
+        return state
+
+
+def counting(net, **options):
+    return Algorithm(
+        name="counter",
+        problem=problems.Linear(1),
+        topology=net,
+        learner=Counter(),
+        guarantee=no_guarantee("a test"),
+        public={"odd": lambda t: (t % 2).astype(float), "step": Rate(1.0, power=0.25)},
+        **options,
+    )
+
+
+class Endless(streams.Stream):
+    """Zeros for ever."""
+
+    learners, length, shared, occurrences, description, features = 2, None, False, 1, "zeros", (1,)
+
+    def _read(self, start, stop):
+        return problems.Block(np.zeros((stop - start, 2, 1), np.float32), np.zeros((stop - start, 2), np.float32))
+
+
+@pytest.mark.parametrize("far", [2**24, 2**33, 2**53 + 2])
+def test_counters_are_exact_beyond_float32(far, tmp_path):
+    """A float32 counter stops at 2^24: parities would freeze and the alternating network would stop changing."""
+    algorithm = counting(topology.alternating([topology.ring(2), topology.isolated(2)]))
+    fresh = simulate(algorithm, Endless(), 2, checkpoint=tmp_path / "c", every=far, **QUIET)
+    assert fresh.messages == 2
+    with np.load(tmp_path / "c") as stored:
+        arrays = dict(stored)
+    facts = json.loads(str(arrays["facts"]))
+    arrays["facts"] = np.array(json.dumps(facts | {"exchanges": far}))
+    with open(tmp_path / "c", "wb") as file:
+        np.savez(file, **arrays)
+    program = engine.Program.of(algorithm, False, "global", ())
+    worlds = jax.tree.map(lambda leaf: leaf[None], engine.start(program))
+    identity = {key: facts[key] for key in ("algorithm", "stream", "seeds", "measure", "record")}
+    assert checkpoints.read(tmp_path / "c", identity, worlds, None).exchanges == far
+    simulate(algorithm, Endless(), far + 11, checkpoint=tmp_path / "c", **QUIET)
+    after = checkpoints.read(tmp_path / "c", identity, worlds, None)
+    assert after.exchanges == far + 11
+    states = after.worlds.learners
+    assert (int(states.odd[0, 0]), int(states.even[0, 0])) == (1 + 6, 1 + 5)
+    assert_allclose(states.step[0, 0], (far + 11) ** -0.25, rtol=1e-6)
+
+
+def test_growing_phases_run_with_one_compilation_per_shape():
+    runs = (Segment(2, 1), Segment(1, 4), Segment(3, 0), Segment(2, 8))
+    algorithm = counting(topology.ring(2), schedule=Phases(runs))
+    before = engine.run_chunk._cache_size()
+    run = simulate(algorithm, Endless(), 25, every=1, chunk=4, **QUIET)
+    assert engine.run_chunk._cache_size() == before + 4
+    assert_array_equal(run.steps, [1, 2, 6, 6, 6, 6, 14, 22, 25])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    runs=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 5)), min_size=1, max_size=4),
+    length=st.integers(1, 7),
+    done=st.integers(0, 12),
+)
+def test_chunks_cover_every_exchange_once(runs, length, done):
+    segments = [Segment(*run) for run in runs]
+    blocks = [block for exchanges, block in runs for _ in range(exchanges)]
+    starts = np.concatenate([[0], np.cumsum(blocks)])
+    covered = []
+    for chunk in chunks(iter(segments), length, done):
+        assert 0 <= chunk.first < chunk.stop <= chunk.length
+        first = chunk.origin + chunk.first
+        assert chunk.step == starts[first]
+        assert set(blocks[first : chunk.origin + chunk.stop]) == {chunk.block}
+        covered += range(first, chunk.origin + chunk.stop)
+    assert covered == list(range(done, len(blocks)))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(counts=st.lists(st.integers(1, 5), min_size=1, max_size=6), every=st.integers(1, 7))
+def test_tally_adds_up_whatever_the_chunks(counts, every):
+    total = sum(counts)
+    values = np.random.default_rng(1).normal(size=(total, 1, 2))
+    tally, low = Tally(every), 0
+    for count in counts:
+        part = values[low : low + count]
+        tally.add(low, engine.Outputs(part, None, part[..., 0], {}), rows=3, steps=1, messages=2)
+        tally = Tally.restore(every, tally.arrays())
+        low += count
+    expected = [values[low : low + every].sum(axis=0) for low in range(0, total, every)]
+    assert_allclose(tally.sums["loss"], expected, rtol=1e-12)
+    assert tally.sums["rows"].sum() == 3 * total
+    assert tally.sums["messages"].sum() == 2 * total
+
+
+# -- push-sum and time-varying networks through the engine -------------------------------------------------------------
+
+
+class Held(NamedTuple):
+    """What push-sum holds."""
+
+    held: PushSum
+
+
+@dataclass(frozen=True)
+class Averaging(Learner):
+    """Learner i starts with the value i and only averages."""
+
+    def init(self, identity):
+        return Held(PushSum(identity.astype(jnp.float32)[None], jnp.float32(1)))
+
+    def decide(self, state, now):
+        return state.held.ratio()
+
+    def learn(self, state, block, now):
+        return state
+
+    def speak(self, state, now):
+        return state.held, state
+
+    def listen(self, state, heard):
+        return Held(heard)
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        topology.directed_exponential(6),
+        topology.alternating([topology.directed_ring(6), topology.directed_exponential(6)]),
+        topology.with_link_failures(topology.directed_exponential(6), 0.3, seed=4),
+        topology.random_matching(6, seed=4),
+    ],
+    ids=lambda net: net.name,
+)
+def test_push_sum_reaches_the_average_on_changing_directed_networks(net):
+    algorithm = Algorithm("averaging", problems.Linear(1), net, Averaging(), no_guarantee("a test"), mixing=Gossip())
+    stream = streams.common(np.zeros((80, 1), np.float32))
+    run = simulate(algorithm, stream, 80, record=("messages",), chunk=7, **QUIET)
+    assert_allclose(run.decisions, 2.5, rtol=1e-4)
+    assert set(run.transcript) == {"messages.value", "messages.mass"}
+    assert_allclose(run.transcript["messages.mass"].sum(axis=1), 6, rtol=1e-5)
+
+
+# -- noise reaches only the function that declared it --------------------------------------------------------------------
+
+
+def test_functions_get_only_their_own_draws():
+    specs = {"a": NoiseSpec("laplace", (1,), used_in="speak"), "b": NoiseSpec("laplace", (1,), used_in="learn")}
+    inputs = engine.Inputs(None, {"a": 1, "b": 2}, {}, {"step": 3}, None)
+    assert engine.now_for("speak", specs, inputs).noise == {"a": 1}
+    assert engine.now_for("decide", specs, inputs).noise == {}
+
+
+def test_noise_of_the_run_is_that_of_the_source():
+    algorithm = algorithms.noisy_ogd(problems.Linear(2), topology.ring(3), step=0.1, scale=2.0)
+    stream = streams.random_signs(3, 2, seed=0)
+    options = {"record": ("messages",), "every": 1} | QUIET
+    noisy = simulate(algorithm, stream, 1, **options).transcript["messages"][0]
+    still = simulate(replace(algorithm, public=algorithm.public | {"scale": Rate(0.0)}), stream, 1, **options)
+    draws = FastNoise(0).draw("message", algorithm.learner.noise["message"], 3, 0, 1)[:, 0]
+    assert_allclose(noisy, still.transcript["messages"][0] + 2.0 * draws, rtol=1e-6)
+
+
+# -- runs on disk ----------------------------------------------------------------------------------------------------
+
+
+def test_save_and_load(tmp_path):
+    run = small(record=("messages",))
+    run.save(tmp_path / "a")
+    loaded = Run.load(tmp_path / "a")
+    assert loaded.seed is None
+    for field in ("losses", "accuracy", "steps", "consensus", "decisions"):
+        assert_array_equal(getattr(loaded, field), getattr(run, field))
+    assert_array_equal(loaded.transcript["messages"], run.transcript["messages"])
+    assert (
+        replace(
+            loaded,
+            seed=0,
+            **{f: getattr(run, f) for f in ("losses", "accuracy", "steps", "consensus", "decisions", "transcript")},
+        )
+        == run
+    )
+    run.save(tmp_path / "b", public_data=True)
+    assert Run.load(tmp_path / "b").seed == 0
+    assert '"seed"' not in (tmp_path / "a" / "run.json").read_text()
+
+
+def test_loading_what_is_not_there(tmp_path):
+    with pytest.raises(DataError, match=r"holds no saved run: .*run.json is missing"):
+        Run.load(tmp_path)
+
+
+def test_dataframe_has_a_row_per_seed_learner_and_step():
+    frame = small(seed=None, seeds=[7, 8], every=20).to_dataframe()
+    assert list(frame.columns) == ["seed", "step", "learner", "loss", "average_loss", "consensus", "accuracy"]
+    assert len(frame) == 2 * 3 * 5
+    assert sorted(set(frame.seed)) == [7, 8]
+    assert "seed" not in small().to_dataframe().columns
+
+
+def test_plot_has_a_curve_for_loss_and_accuracy():
+    figure = small().plot()
+    assert [trace.name for trace in figure.data if trace.name] == ["d_ogd", "d_ogd"]
+
+
+def test_checkpoint_of_another_run_is_refused(tmp_path):
+    path = tmp_path / "c"
+    small(checkpoint=path)
+    with pytest.raises(ConfigurationError, match=r"checkpoint \(seeds\): got \[1\]; allowed: \[0\]"):
+        small(checkpoint=path, seed=1)
+    with pytest.raises(ConfigurationError, match=r"checkpoint \(algorithm\)"):
+        small("d_ftrl", checkpoint=path)
+    with pytest.raises(ConfigurationError, match="steps: got '10 exchanges'; allowed: at least the 60"):
+        simulate(instances.algorithm("d_ogd"), instances.stream(), 10, checkpoint=path, **QUIET)
+
+
+def test_checkpoint_survives_a_crash_while_it_is_written(tmp_path, monkeypatch):
+    path = tmp_path / "c"
+    small(checkpoint=path)
+    before = path.read_bytes()
+
+    def crash(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", crash)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.write(path, {}, Progress(1, engine.World((), ()), Tally(1)))
+    assert path.read_bytes() == before
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps: got 0; allowed: a whole number of at least 1"),
+        ({"steps": 2}, r"steps: got 2; allowed: at least one whole block of Every\(block=3\)"),
+        ({"seed": None}, "seed: got None; allowed: either seed=number or seeds="),
+        ({"seeds": [1]}, "seed: got"),
+        ({"seed": None, "seeds": []}, "seed: got"),
+        ({"measure": "everything"}, "measure: got 'everything'; allowed: 'global', 'local' or 'joint'"),
+        ({"measure": "joint"}, "each own a whole decision"),
+        ({"every": 0}, "every: got 0"),
+        ({"chunk": 0}, "chunk: got 0"),
+        ({"record": ("secrets",)}, "record: got 'secrets'"),
+    ],
+)
+def test_bad_options_are_refused(options, message):
+    arguments = {"steps": 30} | QUIET | options
+    steps = arguments.pop("steps")
+    with pytest.raises(ConfigurationError, match=message):
+        simulate(instances.algorithm("ad_ftgl"), instances.stream(), steps, **arguments)
+
+
+def test_stream_for_other_learners_is_refused():
+    with pytest.raises(ConfigurationError, match=r"stream: got '4 learners'; allowed: 5"):
+        simulate(instances.algorithm("d_ogd"), instances.stream(4), 10, **QUIET)
+
+
+def test_stream_that_is_too_short_is_refused():
+    with pytest.raises(DataError, match="201 steps were asked for, and the stream has 200 steps"):
+        simulate(instances.algorithm("d_ogd"), instances.stream(), 201, **QUIET)
+
+
+def test_labels_out_of_range_are_refused_with_their_place():
+    stream = instances.stream()
+    stream.y[17, 3] = 7
+    with pytest.raises(DataError, match="17") as error:
+        simulate(instances.algorithm("d_ogd"), stream, 100, **QUIET)
+    assert "7" not in str(error.value).replace("17", "")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: algorithms.d_ogd(instances.problem(), topology.ring(4), clip=-1.0), "clip: got -1.0"),
+        (lambda: algorithms.d_ogd(instances.problem(), topology.ring(4), step=-1.0), "step: got -1.0"),
+        (lambda: algorithms.d_ogd(problems.Logistic(3), topology.ring(4)), "step: got None"),
+        (lambda: algorithms.noisy_ogd(instances.problem(), topology.ring(4), scale=-1.0), "scale: got -1.0"),
+        (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), block=0), "got 0"),
+        (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), regularization=0.0), "regularization: got 0.0"),
+        (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), strong_convexity=-1.0), "strong_convexity"),
+        (lambda: algorithms.centralized_ogd(instances.problem(), 0), "learners: got 0"),
+        (lambda: algorithms.noisy_federated(instances.problem(), 3, local_steps=0, scale=0.0), "block: got 0"),
+        (lambda: Rate(-1.0), "scale: got -1.0"),
+        (lambda: Rate(1.0, power=3.0), "power: got 3.0"),
+        (lambda: Rate(1.0, delay=-1), "delay: got -1"),
+        (lambda: Every(0), "block: got 0"),
+        (lambda: Phases((Segment(0, 1),)), "runs: got"),
+        (lambda: replace(instances.algorithm("d_ogd"), server=1), "topology: got"),
+    ],
+)  # fmt: skip
+def test_bad_algorithms_are_refused(make, message):
+    with pytest.raises(ConfigurationError, match=message):
+        make()
+
+
+def test_accelerated_gossip_on_a_changing_network_is_refused():
+    net = topology.with_link_failures(topology.ring(5), 0.1, seed=0)
+    with pytest.raises(ConfigurationError, match="accelerated gossip"):
+        simulate(algorithms.ad_ftgl(instances.problem(), net), instances.stream(), 30, **QUIET)
+
+
+def test_default_step_is_the_textbook_one():
+    problem = problems.Logistic(3, feature_bound=2.0, domain=sets.L2Ball(5.0))
+    rate = algorithms.d_ogd(problem, topology.ring(4)).public["step"]
+    assert_allclose(rate(np.array([4])), 10 / 2 / 2)
