@@ -1,0 +1,180 @@
+"""A simulation in one TOML file: [problem], [data], [topology], [algorithm] and [simulate].
+
+The keys of a section are the parameters of the functions that it calls, so there is no second schema to keep up.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gossamer import simulate
+from gossamer.algorithms import REGISTRY, Entry
+from gossamer.cli.kinds import DATASETS, GENERATORS, PROBLEMS, TOPOLOGIES, Maker
+from gossamer.cli.section import Nothing, Section, build, nearest
+from gossamer.core import Algorithm, Federation
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.simulation import Run
+from gossamer.streams import POKER_CLASSES, Stream, from_arrays, read_records
+
+SECTIONS = ("problem", "data", "topology", "algorithm", "simulate")
+SOURCES = ("name", "generator", "path")
+GENERATED_CLASSES = {"heterogeneous-logistic": 2, "smooth-cycle-logistic": 2, "poker-hands": len(POKER_CLASSES)}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a file describes, ready to run."""
+
+    algorithm: Algorithm
+    stream: Stream
+    settings: Section
+
+    def run(self) -> Run:
+        """Simulate it."""
+        run: Run = self.settings.call(simulate, {"algorithm": self.algorithm, "stream": self.stream})
+        return run
+
+
+class Source(NamedTuple):
+    """A stream, and how many classes its labels have where that is known."""
+
+    stream: Stream
+    classes: int | None
+
+
+def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Experiment:
+    r"""Read and check a file; nothing runs yet.
+
+    Args:
+        file: see `examples/`.
+        steps: instead of those of [simulate].
+        seed: instead of that of [simulate].
+
+    >>> import tempfile
+    >>> lines = [
+    ...     'problem = {kind = "linear"}',
+    ...     'data = {generator = "random-signs", dim = 3, seed = 1}',
+    ...     'topology = {kind = "ring", learners = 4}',
+    ...     'algorithm = {name = "d_ogd", step = 0.1}',
+    ...     "simulate = {steps = 20}",
+    ... ]
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+    ...     print("\n".join(lines), file=file, flush=True)
+    ...     load(Path(file.name), seed=0).algorithm.topology
+    ring(4)
+    """
+    sections = _sections(_parsed(file))
+    settings = _settings(sections["simulate"], steps, seed)
+    entry: Entry = sections["algorithm"].pick("name", REGISTRY)
+    sections["algorithm"].expect([entry.make], extra=["name"], supplied=["learners"])
+    maker = sections["problem"].pick("kind", PROBLEMS)
+    sections["problem"].expect([maker], extra=["kind"])
+    network = _network(sections["topology"], entry)
+    source = _source(sections["data"], network.learners, images="image_shape" in inspect.signature(maker).parameters)
+    problem = sections["problem"].call(maker, defaults=_shape(source))
+    given = {"problem": problem, "topology": network, "learners": network.learners}
+    return Experiment(sections["algorithm"].call(entry.make, given), source.stream, settings)
+
+
+def _parsed(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = (error.strerror or "unreadable").lower()
+        raise ConfigurationError("FILE", str(file), "a TOML file", f"the system says: {reason}") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError("FILE", str(file), "a TOML file in UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError("FILE", str(file), "a TOML file", f"it breaks off: {error}") from None
+
+
+def _sections(tables: Mapping[str, Any]) -> dict[str, Section]:
+    allowed = ", ".join(f"[{name}]" for name in SECTIONS)
+    for name, table in tables.items():
+        if name not in SECTIONS or not isinstance(table, dict):
+            shown = f"[{name}]" if isinstance(table, dict) else name
+            raise ConfigurationError(shown, table, f"the sections {allowed}", nearest(name, SECTIONS))
+    for name in SECTIONS:
+        if name not in tables:
+            raise ConfigurationError(f"[{name}]", Nothing(), f"the sections {allowed}", f"add a section [{name}]")
+    return {name: Section(f"[{name}]", tables[name]) for name in SECTIONS}
+
+
+def _settings(section: Section, steps: int | None, seed: int | None) -> Section:
+    section.expect([simulate])
+    table = dict(section.table)
+    if steps is not None:
+        table["steps"] = steps
+    if seed is not None:
+        table.pop("seeds", None)
+        table["seed"] = seed
+    if "seed" not in table and "seeds" not in table:
+        raise ConfigurationError(
+            "[simulate] seed", Nothing(), "a whole number", "add seed to [simulate], or give --seed"
+        )
+    return Section(section.name, table)
+
+
+def _network(section: Section, entry: Entry) -> Any:
+    if entry.network == "graph":
+        return build(section.name, section.table, TOPOLOGIES)
+    section.pick("kind", {"server": Federation}, default="server")
+    section.expect([Federation], extra=["kind"])
+    return section.call(Federation)
+
+
+def _source(section: Section, learners: int, *, images: bool) -> Source:
+    """The stream that the section names in one of three ways."""
+    named = [key for key in SOURCES if key in section.table]
+    if len(named) != 1:
+        shown = named or Nothing()
+        raise ConfigurationError(section.name, shown, f"exactly one of {', '.join(SOURCES)}")
+    if named == ["generator"]:
+        return _generated(section, learners)
+    loader: Maker = read_records if named == ["path"] else section.pick("name", DATASETS)
+    section.expect([loader, from_arrays], extra=named, supplied=["learners"])
+    x, y, classes = _records(section.call(loader))
+    stream = section.call(from_arrays, {"x": _images(x) if images else _rows(x), "y": y, "learners": learners})
+    return Source(stream, classes or _count_classes(y))
+
+
+def _generated(section: Section, learners: int) -> Source:
+    maker = section.pick("generator", GENERATORS)
+    section.expect([maker], extra=["generator"], supplied=["learners"])
+    stream = section.call(maker, {"learners": learners})
+    return Source(stream, GENERATED_CLASSES.get(section.table["generator"]))
+
+
+def _records(loaded: Any) -> tuple[Any, Any, int | None]:
+    """Features, labels and, where it is known, the number of classes: a data set's training part, or a file."""
+    if isinstance(loaded, tuple):
+        return (*loaded, None)
+    return loaded.x_train, loaded.y_train, loaded.classes
+
+
+def _count_classes(y: Any) -> int | None:
+    return None if y.dtype.kind == "f" else int(y.max()) + 1
+
+
+def _rows(x: Any) -> Any:
+    """One vector per record, for the linear models."""
+    return x if x.ndim < 3 else x.reshape(len(x), -1)
+
+
+def _images(x: Any) -> Any:
+    """(records, height, width, colours)."""
+    if x.ndim not in (3, 4):
+        raise DataError(f"the records have features of shape {x.shape[1:]}; images (height, width) are needed")
+    return x if x.ndim == 4 else x[..., None]
+
+
+def _shape(source: Source) -> dict[str, Any]:
+    """What the data say about the problem."""
+    features = source.stream.features or ()
+    return {"dim": math.prod(features), "image_shape": features, "classes": source.classes}

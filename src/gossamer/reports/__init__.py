@@ -1,0 +1,16 @@
+"""Reports: what a run did, as numbers for tables and as one HTML file that works offline."""
+
+from gossamer.reports.figures import Network, network_of
+from gossamer.reports.html import Report, require_plotly
+from gossamer.reports.summary import Summary, Table, summarize, summary_table
+
+__all__ = [
+    "Network",
+    "Report",
+    "Summary",
+    "Table",
+    "network_of",
+    "require_plotly",
+    "summarize",
+    "summary_table",
+]

@@ -1,0 +1,309 @@
+"""Every command, its exit status, and what a wrong file is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import gossamer
+from gossamer import Run
+from gossamer.algorithms import REGISTRY
+from gossamer.cli import app, load, play
+from gossamer.cli.demo import Demo
+from gossamer.cli.section import keys_of
+from gossamer.errors import ConfigurationError
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.toml"))
+SMALL = """
+[problem]
+kind = "logistic"
+[data]
+generator = "smooth-cycle-logistic"
+dim = 3
+seed = 1
+[topology]
+kind = "ring"
+learners = 4
+[algorithm]
+name = "noisy_ogd"
+step = {scale = 0.5}
+scale = 0.1
+[simulate]
+steps = 20
+seed = 0
+"""
+
+
+def gossamer_(*arguments: object, columns: int = 80) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": str(columns)})
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    file = tmp_path / "small.toml"
+    file.write_text(SMALL)
+    return file
+
+
+def changed(tmp_path: Path, *edits: tuple[str, str]) -> Path:
+    """The small file with texts replaced."""
+    text = SMALL
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new, 1)
+    file = tmp_path / "changed.toml"
+    file.write_text(text)
+    return file
+
+
+@pytest.fixture(scope="module")
+def demo() -> Demo:
+    return play(steps=80)
+
+
+def test_version() -> None:
+    result = gossamer_("--version")
+    assert (result.exit_code, result.stdout) == (0, f"gossamer {gossamer.__version__}\n")
+
+
+def test_no_command_shows_help() -> None:
+    result = gossamer_()
+    assert all(command in result.output for command in ("demo", "run", "algorithms", "datasets"))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_algorithms_are_listed_whole(columns: int) -> None:
+    result = gossamer_("algorithms", columns=columns)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert "…" not in result.stdout
+    for name, entry in REGISTRY.items():
+        (line,) = [line for line in lines if line.startswith(f"{name} ")]
+        assert entry.network in line
+        assert line.split()[-1] == "none"
+
+
+def test_datasets_say_where_they_come_from() -> None:
+    result = gossamer_("datasets")
+    assert result.exit_code == 0
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("breast_cancer")]
+    assert "scikit-learn" in line
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_run(example: Path, tmp_path: Path) -> None:
+    result = gossamer_("run", example, "--steps", 40, "--out", tmp_path / "new" / "out")
+    assert result.exit_code == 0, result.output
+    saved = Run.load(tmp_path / "new" / "out")
+    assert saved.steps[-1] == 40
+    assert f"{saved.bytes:,}" in result.stdout
+    assert "No privacy guarantee" in result.stdout
+    assert (tmp_path / "new" / "out" / "report.html").stat().st_size > 10**6
+
+
+def test_both_examples_are_there() -> None:
+    assert [path.stem for path in EXAMPLES] == ["digits-ring", "federated-noise"]
+
+
+def test_same_seed_same_numbers_and_another_seed_others(small: Path) -> None:
+    first, again, other = (load(small, seed=seed).run() for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first.losses, again.losses)
+    assert (first.losses != other.losses).any()
+
+
+def test_the_file_is_the_call(small: Path) -> None:
+    problem, stream = gossamer.problems.Logistic(3), gossamer.streams.smooth_cycle_logistic(4, 3, seed=1)
+    ring = gossamer.topology.ring(4)
+    algorithm = gossamer.algorithms.noisy_ogd(problem, ring, step=gossamer.Rate(0.5), scale=0.1)
+    np.testing.assert_array_equal(
+        load(small).run().losses, gossamer.simulate(algorithm, stream, 20, seed=0, progress=False).losses
+    )
+
+
+def test_a_saved_run_and_its_report_do_not_hold_the_seed(small: Path, tmp_path: Path) -> None:
+    assert gossamer_("run", small, "--seed", 918273, "--out", tmp_path).exit_code == 0
+    assert "918273" not in (tmp_path / "report.html").read_text().replace(" ", "")
+    assert "seed" not in json.loads((tmp_path / "run.json").read_text())
+
+
+def test_several_seeds(tmp_path: Path) -> None:
+    result = gossamer_("run", changed(tmp_path, ("seed = 0", "seeds = [1, 2, 3]")), "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert Run.load(tmp_path).losses.shape == (3, 20, 4)
+
+
+def test_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    experiment = load(changed(tmp_path, ("seed = 0", "seeds = [1, 2]")), steps=7, seed=3)
+    assert experiment.settings.table == {"steps": 7, "seed": 3}
+
+
+def test_nested_topologies(tmp_path: Path) -> None:
+    ring = 'kind = "ring"\nlearners = 4'
+    failing = 'kind = "with-link-failures"\nprobability = 0.5\nseed = 1\ntopology = {kind = "ring", learners = 4}'
+    assert load(changed(tmp_path, (ring, failing))).algorithm.learners == 4
+    parts = 'kind = "alternating"\nparts = [{kind = "ring", learners = 4}, {kind = "star", learners = 4}]'
+    assert load(changed(tmp_path, (ring, parts))).algorithm.learners == 4
+
+
+def test_weights_as_a_matrix(tmp_path: Path) -> None:
+    file = changed(tmp_path, ("learners = 4", "learners = 2\nweights = [[0.75, 0.25], [0.25, 0.75]]"))
+    topology = load(file).algorithm.topology
+    assert isinstance(topology, gossamer.topology.Topology)
+    assert topology.own_weight(0) == 0.75
+
+
+def test_data_from_a_file_and_a_decision_set(tmp_path: Path) -> None:
+    x = np.arange(24.0).reshape(12, 2) / 24
+    np.savez(tmp_path / "mine.npz", x=x, y=np.arange(12) % 3)
+    file = changed(
+        tmp_path,
+        ('kind = "logistic"', 'kind = "softmax"\ndomain = {kind = "box", low = -1, high = 1.0, dim = 6}'),
+        ('generator = "smooth-cycle-logistic"\ndim = 3', f'path = "{tmp_path}/mine.npz"\npasses = 7'),
+    )
+    experiment = load(file)
+    problem = experiment.algorithm.problem
+    assert isinstance(problem, gossamer.problems.Softmax)
+    assert (problem.features, problem.classes) == (2, 3)
+    assert problem.domain == gossamer.sets.Box(-1.0, 1.0, dim=6)
+    assert experiment.stream.occurrences == 7
+
+
+def test_images_for_a_convolutional_network(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "mine.npz", x=rng.random((8, 10, 10)), y=np.arange(8) % 2)
+    network = 'kind = "small-cnn"\nchannels = 2\nhidden = 3\nseed = 0'
+    generator = 'generator = "smooth-cycle-logistic"\ndim = 3'
+    file = changed(tmp_path, ('kind = "logistic"', network), (generator, f'path = "{tmp_path}/mine.npz"'))
+    assert load(file).algorithm.problem.feature_shape == (10, 10, 1)
+    file = changed(tmp_path, ('kind = "logistic"', network), (generator, 'name = "digits"'))
+    assert "images" in refusal(file)
+
+
+def test_no_key_of_a_function_is_lost() -> None:
+    assert set(keys_of(gossamer.problems.Softmax)) == {"dim", "classes", "l2", "feature_bound", "domain"}
+    assert set(keys_of(gossamer.topology.ring)) == {"learners", "weights"}
+    assert {"steps", "seed", "seeds", "measure", "every", "record"} <= set(keys_of(gossamer.simulate))
+
+
+def refusal(file: Path) -> str:
+    """What `gossamer run` says about a file that it refuses, in one line."""
+    result = gossamer_("run", file)
+    assert result.exit_code == 2, result.output
+    assert "average loss" not in result.stdout
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
+
+
+REFUSALS = {
+    "unknown key": (
+        ("learners = 4", "lerners = 4"),
+        "[topology] lerners: got 4; allowed: the keys kind, learners, weights. The nearest is 'learners'.",
+    ),
+    "unknown section": (("[topology]", "[topolgy]"), "[topolgy]: got {"),
+    "nearest section": (("[topology]", "[topolgy]"), "The nearest is 'topology'."),
+    "key outside sections": (("[problem]", "steps = 3\n[problem]"), "steps: got 3; allowed: the sections [problem]"),
+    "missing key": (("dim = 3\n", ""), "[data] dim: got nothing; allowed: a whole number. Add dim to [data]."),
+    "missing section": (
+        ('[problem]\nkind = "logistic"', ""),
+        "[problem]: got nothing; allowed: the sections [problem]",
+    ),
+    "text for a number": (("learners = 4", 'learners = "4"'), "[topology] learners: got '4'; allowed: a whole number."),
+    "a fraction for a count": (("dim = 3", "dim = 3.5"), "[data] dim: got 3.5; allowed: a whole number."),
+    "true for a number": (("scale = 0.1", "scale = true"), "[algorithm] scale: got True; allowed: a number."),
+    "wrong literal": (("scale = 0.1", 'scale = 1\nlaw = "cauchy"'), "got 'cauchy'; allowed: 'laplace' or 'gaussian'."),
+    "wrong type of step": (("step = {scale = 0.5}", 'step = "big"'), "[algorithm] step: got 'big'; allowed: a number"),
+    "unknown key of a step": (("{scale = 0.5}", "{scale = 0.5, pwer = 1}"), "[algorithm] step pwer: got 1"),
+    "value that is refused": (("{scale = 0.5}", "{scale = -1}"), "[algorithm] step scale: got -1.0"),
+    "alias in a refusal": (("learners = 4", "learners = 0"), "[topology] learners: got 0"),
+    "unknown kind": (('"ring"', '"rnig"'), "The nearest is 'ring'."),
+    "kind missing": (('kind = "ring"\n', ""), "[topology] kind: got nothing; allowed: 'alternating',"),
+    "unknown algorithm": (('"noisy_ogd"', '"nosy_ogd"'), "The nearest is 'noisy_ogd'."),
+    "no seed": (("seed = 0", ""), "[simulate] seed: got nothing; allowed: a whole number. Add seed to [simulate]"),
+    "two sources": (("dim = 3", 'dim = 3\nname = "digits"'), "[data]: got ['name', 'generator']; allowed: exactly one"),
+    "no source": (('generator = "smooth-cycle-logistic"', ""), "[data]: got nothing; allowed: exactly one of name"),
+    "learners twice": (("dim = 3", "dim = 3\nlearners = 4"), "[topology] settles learners."),
+    "graph for a server": (('"noisy_ogd"', '"noisy_federated"'), "[topology] kind: got 'ring'; allowed: 'server'."),
+    "not TOML": (("steps = 20", "steps = = 20"), "line 16"),
+    "no steps at all": (("steps = 20", "steps = 0"), "[simulate] steps: got 0"),
+    "unknown record": (("steps = 20", 'steps = 20\nrecord = ["gradients"]'), "[simulate] record: got 'gradients'"),
+    "ragged matrix": (("learners = 4", "learners = 4\nweights = [[1.0], [0.5, 0.5]]"), "all of the same length"),
+    "no such file": (('generator = "smooth-cycle-logistic"\ndim = 3', 'path = "nothing.csv"'), "no such file"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusals(case: str, tmp_path: Path) -> None:
+    edit, text = REFUSALS[case]
+    assert text in refusal(changed(tmp_path, edit))
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert "no such file or directory" in refusal(tmp_path / "nothing.toml")
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in refusal(tmp_path / "bytes.toml")
+
+
+def test_out_that_cannot_be_made(small: Path) -> None:
+    result = gossamer_("run", small, "--out", small)
+    assert result.exit_code == 2
+    assert "--out" in result.stderr
+
+
+def test_unknown_command() -> None:
+    assert gossamer_("rum").exit_code == 2
+
+
+def test_a_report_without_plotly_is_refused_before_anything_runs(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gossamer.reports.html.find_spec", lambda name: None)
+    result = gossamer_("demo", "--out", tmp_path / "report")
+    assert result.exit_code == 2
+    assert "pip install 'gossamer[report]'" in result.stderr
+    assert gossamer_("run", small).exit_code == 0  # without --out nothing is drawn
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_demo_command(demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr("gossamer.cli.commands.play", lambda: demo)
+    result = gossamer_("demo", "--out", tmp_path, columns=columns)
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.stdout.splitlines()[:-1])) <= columns
+    for row in demo.report.table.rows:
+        (line,) = [line for line in result.stdout.splitlines() if line.startswith(f"{row[0]} ")]
+        assert line.split() == [word for cell in row for word in cell.split()]
+    assert str(tmp_path / "report.html") in "".join(result.stdout.split("\n"))
+    assert "No row here is private" in result.stdout
+
+
+def test_demo_tells_the_story(demo: Demo) -> None:
+    rows = {row[0]: row for row in demo.report.table.rows}
+    online = {name: float(row[1].rstrip("%")) for name, row in rows.items()}
+    assert online["local_ogd"] < 20 < online["d_ogd"] < online["centralized_ogd"]
+    assert online["noisy_ogd 0.1"] < online["noisy_ogd 0.02"]
+    assert {row[-1] for row in rows.values()} == {"none"}
+
+
+def test_demo_gives_the_same_numbers_again(demo: Demo) -> None:
+    assert play(steps=80).report.table == demo.report.table
+
+
+def test_every_learner_of_the_demo_sees_one_digit(demo: Demo) -> None:
+    for picture in demo.report.networks:
+        assert set(picture.labels) == set("0123456789")
+        assert len(picture.labels) == 16
+
+
+def test_configuration_errors_are_typed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(changed(tmp_path, ("learners = 4", "learners = -1")))
+    assert caught.value.field == "[topology] learners"
