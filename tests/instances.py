@@ -37,6 +37,26 @@ def algorithm(name: str, learners: int = 5, order: list[int] | None = None) -> A
     return entry.make(problem(), network(name, learners, order), **entry.example)
 
 
+TOPOLOGIES = {
+    "ring": topology.ring(6),
+    "path": topology.path(5, weights="lazy"),
+    "complete": topology.complete(4),
+    "star": topology.star(5),
+    "torus": topology.torus(3, 3),
+    "hypercube": topology.hypercube(3),
+    "watts_strogatz": topology.watts_strogatz(8, 4, 0.3, seed=1),
+    "erdos_renyi": topology.erdos_renyi(8, 0.6, seed=1),
+    "random_regular": topology.random_regular(8, 3, seed=1),
+    "from_networkx": topology.from_networkx(nx.wheel_graph(6)),
+    "isolated": topology.isolated(3),
+    "directed_ring": topology.directed_ring(5),
+    "directed_exponential": topology.directed_exponential(6),
+    "alternating": topology.alternating([topology.ring(6), topology.star(6)]),
+    "random_matching": topology.random_matching(6, seed=1),
+    "with_link_failures": topology.with_link_failures(topology.ring(6), 0.3, seed=1),
+}
+
+
 class Given(Stream):
     """The samples x (steps, learners, features) and y (steps, learners), as they are."""
 

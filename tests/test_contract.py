@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import get_type_hints
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gossamer import simulate
+from gossamer import ConfigurationError, sets, simulate, topology
 from gossamer.algorithms import REGISTRY
 from gossamer.privacy import FastNoise
 from gossamer.simulation import engine
 from gossamer.simulation.feeding import Chunk, Feeder
-from tests import instances
+from tests import instances, test_sets
 
 every_algorithm = pytest.mark.parametrize("name", REGISTRY)
 STEPS = 31  # not a multiple of any block, so that steps are left over
@@ -191,3 +194,76 @@ def test_description_names_the_algorithm_and_its_guarantee(name):
     assert algorithm.name == name
     assert algorithm.describe().startswith(name)
     assert algorithm.guarantee.sentence() in algorithm.describe()
+
+
+# -- every decision set and every topology -----------------------------------------------------------------------------
+
+every_topology = pytest.mark.parametrize("name", instances.TOPOLOGIES)
+
+
+def concrete(cls):
+    below = [leaf for sub in cls.__subclasses__() for leaf in concrete(sub)]
+    return below if cls.__abstractmethods__ else [cls, *below]
+
+
+def test_every_decision_set_is_put_through_the_tests_of_sets():
+    assert {type(domain) for domain in test_sets.SETS} == set(concrete(sets.DecisionSet))
+
+
+def test_every_topology_constructor_has_an_instance():
+    constructors = {
+        name
+        for name, function in inspect.getmembers(topology, inspect.isfunction)
+        if hasattr(get_type_hints(function).get("return"), "spectral_gap")
+    }
+    assert constructors == set(instances.TOPOLOGIES)
+
+
+@every_topology
+def test_mixing_preserves_the_average_or_the_mass(name):
+    """Columns of every weight matrix sum to 1, at every exchange, whether the rows do or not."""
+    net = instances.TOPOLOGIES[name]
+    exchanges = np.array([0, 1, 2, 2**40 + 1])
+    constant, varying = topology.Gossip().prepare(net, exchanges)
+    messages = jnp.asarray(np.random.default_rng(0).normal(size=(net.learners, 3)), jnp.float32)
+    for t in range(len(exchanges)):
+        heard = topology.Gossip().mix(constant, jax.tree.map(lambda leaf, t=t: leaf[t], varying), messages)
+        assert_allclose(heard.sum(axis=0), messages.sum(axis=0), rtol=2e-5, atol=2e-6)
+        assert_allclose(net.matrix(int(exchanges[t])).sum(axis=0), 1, rtol=1e-12)
+
+
+@every_topology
+def test_what_a_learner_hears_is_its_row_of_the_matrix(name):
+    net = instances.TOPOLOGIES[name]
+    for exchange in (0, 1, 2**33):
+        matrix = np.diag([net.own_weight(i, exchange) for i in range(net.learners)])
+        for i in range(net.learners):
+            for j, weight in net.hears(i, exchange):
+                matrix[i, j] = weight
+        assert_allclose(matrix, net.matrix(exchange), rtol=1e-12)
+
+
+@every_topology
+def test_accelerated_gossip_equals_its_polynomial_or_is_refused(name):
+    net, gossip = instances.TOPOLOGIES[name], topology.AcceleratedGossip(steps=5, theta=0.4)
+    symmetric = net.fixed and np.allclose(net.matrix(), net.matrix().T)
+    if not symmetric:
+        with pytest.raises(ConfigurationError, match="accelerated gossip"):
+            gossip.prepare(net, np.zeros(1, np.int64))
+        return
+    constant, varying = gossip.prepare(net, np.zeros(1, np.int64))
+    messages = np.random.default_rng(0).normal(size=(net.learners, 3)).astype(np.float32)
+    heard = gossip.mix(constant, varying, topology.Pair(messages, messages)).now
+    assert_allclose(heard, topology.polynomial_matrix(net.matrix(), 5, 0.4) @ messages, rtol=1e-4, atol=1e-5)
+
+
+@every_topology
+def test_every_topology_runs_and_debug_equals_compiled(name):
+    net = instances.TOPOLOGIES[name]
+    algorithm = REGISTRY["d_ogd"].make(instances.problem(), net, step=0.1)
+    stream = instances.stream(net.learners, steps=4)
+    compiled, stepped = (
+        simulate(algorithm, stream, 4, seed=0, every=1, progress=False, debug=debug) for debug in (False, True)
+    )
+    assert_allclose(compiled.losses, stepped.losses, rtol=2e-5, atol=2e-6)
+    assert compiled.messages == int(net.links(np.arange(4)).sum())

@@ -78,18 +78,25 @@ class ADFTGL(Learner):
 
 @dataclass(frozen=True)
 class Regularization:
-    """alpha (z-1) L + 2h at exchange z; h grows like the square root of the steps played when no horizon is given."""
+    """alpha (z-1) L + 2h at exchange z.
 
-    alpha: float
-    block: int
+    Convex losses: h = multiplier (G/R) sqrt(6 L T), T being the steps played so far when there is no horizon.
+    Strongly convex losses: h = multiplier alpha L, as in Corollary 3.8 of paper 000.
+    """
+
     multiplier: float
+    block: int
+    alpha: float
+    ratio: float
     horizon: int | None
 
     def __call__(self, z: NDArray[np.int64]) -> NDArray[np.float64]:
         """The weight of |x|^2 / 2 in eq. (6)."""
         played = (self.block * z).astype(np.float64)
-        h = self.multiplier * np.sqrt(self.block * (played if self.horizon is None else float(self.horizon)))
-        return self.alpha * (played - self.block) + 2 * h
+        if self.alpha:
+            return self.alpha * (played - self.block) + 2 * self.multiplier * self.alpha * self.block
+        steps = played if self.horizon is None else float(self.horizon)
+        return 2 * self.multiplier * self.ratio * np.sqrt(6 * self.block * steps) * np.ones_like(played)
 
 
 def ad_ftgl(
@@ -109,8 +116,9 @@ def ad_ftgl(
         topology: a fixed network with symmetric doubly stochastic weights.
         block: steps and gossip steps per block, L. None takes Wan et al.'s ceil(sqrt 2 ln(sqrt 14 n) / ((sqrt 2 - 1)
             sqrt rho)), which their proof needs and which is far too long in practice on poorly connected graphs.
-        regularization: multiplies h = (G / R) sqrt(6 L T), which balances the non-private terms of eq. (8). Where the
-            problem has no gradient bound G or radius R, their ratio is taken as 1.
+        regularization: multiplies h = (G / R) sqrt(6 L T), which balances the non-private terms of eq. (8), or
+            h = alpha L for strongly convex losses. Where the problem has no gradient bound G or radius R, their ratio
+            is taken as 1.
         strong_convexity: alpha of every loss; the problem's l2, if that is what makes it strongly convex.
         horizon: T in h; by default the steps played so far, so that the run may be of any length.
         clip: the norm that each sample's gradient is clipped to.
@@ -127,7 +135,7 @@ def ad_ftgl(
     length = coupled_block(topology) if block is None else block
     bound, radius = gradient_bound(problem, clip), problem.domain.radius
     ratio = bound / radius if bound is not None and math.isfinite(bound) and math.isfinite(radius) else 1.0
-    weight = Regularization(strong_convexity, length, regularization * ratio * math.sqrt(6), horizon)
+    weight = Regularization(regularization, length, strong_convexity, ratio, horizon)
     parameters: dict[str, object] = {"block": length, "regularization": regularization}
     parameters |= {"strong convexity": strong_convexity} if strong_convexity else {}
     return Algorithm(

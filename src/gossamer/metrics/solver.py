@@ -70,7 +70,7 @@ def best_decision(
     (1.0, 0.0)
     """
     rows = _all_rows(stream, start, steps)
-    if isinstance(problem, Linear):
+    if isinstance(problem, Linear) and not problem.l2:
         return _best_linear(problem, rows)
     if isinstance(problem, Hinge) or problem.strong_convexity is None:
         raise ConfigurationError("problem", problem, "a convex problem with a smooth loss, or Linear")
@@ -88,12 +88,13 @@ def best_decision(
 
 def _best_linear(problem: Linear, rows: Block) -> Comparator:
     """Closed form: the extreme point against the mean loss vector."""
-    if problem.l2 or problem.feature_bound is not None or isinstance(problem.domain, Everywhere):
-        raise ConfigurationError("problem", problem, "linear losses on a bounded set, without l2 and feature_bound")
-    mean = np.mean(rows.x, axis=0, dtype=np.float64)
+    if isinstance(problem.domain, Everywhere):
+        raise ConfigurationError("domain", problem.domain, "a bounded set: linear losses have no minimum elsewhere")
     with jax.enable_x64(True):
-        best = np.asarray(problem.domain.linear_minimizer(jnp.asarray(mean)))
-    return Comparator(best, float(best @ mean), 0.0)
+        double = Block(jnp.asarray(rows.x, jnp.float64), jnp.asarray(rows.y))
+        mean = problem.clipped_gradient_sum(jnp.zeros(problem.dim), double, None) / len(rows.y)
+        best = problem.domain.linear_minimizer(mean)
+        return Comparator(np.asarray(best), float(best @ mean), 0.0)
 
 
 def _all_rows(stream: Stream, start: int, steps: int) -> Block:
@@ -118,7 +119,8 @@ def _value(problem: Problem, pieces: Block, weights: jax.Array, x: jax.Array) ->
 
     def add(total: jax.Array, piece: tuple[Block, jax.Array]) -> tuple[jax.Array, None]:
         block, weight = piece
-        double = Block(block.x.astype(x.dtype), block.y)
+        y = block.y.astype(x.dtype) if jnp.issubdtype(block.y.dtype, jnp.floating) else block.y
+        double = Block(block.x.astype(x.dtype), y)
         return total + jnp.vdot(weight, problem.losses(x, double)), None
 
     total, _ = lax.scan(add, jnp.zeros((), x.dtype), (pieces, weights))

@@ -79,7 +79,7 @@ class FastNoise:
     def draw(self, name: str, spec: NoiseSpec, learners: int, start: int, stop: int) -> NDArray[np.float32]:
         """Draws of exchanges `start` to `stop` for all learners: axes (learner, exchange, *spec.shape)."""
         page = page_length(spec, learners)
-        out = np.empty((learners, stop - start, *spec.shape), np.float32)
+        out = _aligned((learners, stop - start, *spec.shape))
         for number in range(start // page, -(-stop // page)):
             first = number * page
             low, high = max(start, first), min(stop, first + page)
@@ -108,25 +108,59 @@ def page_length(spec: NoiseSpec, learners: int) -> int:
     return 1 << (exchanges.bit_length() - 1)
 
 
+def _aligned(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """An array that starts at a multiple of 64 bytes: JAX can use it on the CPU without copying it."""
+    size = 4 * int(np.prod(shape, dtype=np.int64))
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(np.float32).reshape(shape)
+
+
 def _fill_page(law: Law, states: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
     """Fill out[i] from the state states[i]. One generator is re-seated, since making a new one costs 10x more."""
     bits = np.random.SFC64(0)
     generator = np.random.Generator(bits)
+    fill = {"laplace": _fill_laplace, "gaussian": _fill_gaussian}[law]
     seat = bits.state
     for state, values in zip(states, out, strict=True):
         seat["state"]["state"][:3] = state
         seat["state"]["state"][3] = 1
         seat["has_uint32"] = 0
         bits.state = seat
-        if law == "gaussian":
-            generator.standard_normal(dtype=np.float32, out=values)
-        else:
-            _fill_laplace(generator, values)
+        fill(generator, values.reshape(-1))
+
+
+# Numpy's own samplers reject, one value at a time. These transform whole arrays with vectorised logarithms and cosines,
+# 2 to 3 times faster. Uniforms have 31 or 32 bits: tails end at 22 (Laplace) and 6.8 (Gaussian).
+
+
+def _words(generator: np.random.Generator, size: int) -> NDArray[np.uint32]:
+    """Uniform 32-bit words."""
+    pairs = generator.integers(0, 2**64 - 1, -(-size // 2), dtype=np.uint64, endpoint=True)
+    return pairs.view(np.uint32)[:size]
 
 
 def _fill_laplace(generator: np.random.Generator, out: NDArray[np.float32]) -> None:
-    """Laplace = exponential with a random sign; one random bit per value goes into the float's sign bit."""
-    generator.standard_exponential(dtype=np.float32, out=out)
-    words = generator.integers(0, 2**64 - 1, out.size // 64 + 1, dtype=np.uint64, endpoint=True)
-    signs = np.unpackbits(words.view(np.uint8), count=out.size).astype(np.uint32)
-    out.reshape(-1).view(np.uint32)[:] |= signs << np.uint32(31)
+    """By inversion: the logarithm of a uniform number is minus an exponential one; the last bit is the sign."""
+    words = _words(generator, out.size)
+    np.copyto(out, words >> 1, casting="unsafe")
+    out += np.float32(0.5)
+    out *= np.float32(2**-31)
+    np.log(out, out=out)
+    out.view(np.uint32)[:] ^= words << 31
+
+
+def _fill_gaussian(generator: np.random.Generator, out: NDArray[np.float32]) -> None:
+    """By Box and Muller: a radius from one word and an angle from another give two values."""
+    half = -(-out.size // 2)
+    words = _words(generator, 2 * half)
+    radius, angle = words[:half].astype(np.float32), words[half:].astype(np.float32)
+    radius += np.float32(0.5)
+    radius *= np.float32(2**-32)
+    np.log(radius, out=radius)
+    radius *= np.float32(-2)
+    np.sqrt(radius, out=radius)
+    angle *= np.float32(2 * np.pi * 2**-32)
+    np.multiply(radius, np.cos(angle), out=out[:half])
+    rest = out.size - half
+    np.multiply(radius[:rest], np.sin(angle[:rest]), out=out[half:])

@@ -91,7 +91,9 @@ class Problem(ABC):
 
     def losses(self, decision: jax.Array, block: Block) -> jax.Array:
         """The loss of every row, (rows,)."""
-        return self._data_losses(decision, block) + self.l2 / 2 * jnp.vdot(decision, decision)
+        data = self._data_losses(decision, block)
+        # Without l2 the term is left out, not multiplied by zero: it would cost as much as the data term.
+        return data + self.l2 / 2 * jnp.vdot(decision, decision) if self.l2 else data
 
     def clipped_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
         """The sum over rows of the data term's gradients, each clipped to norm `clip`; l2 is added after.
@@ -99,8 +101,8 @@ class Problem(ABC):
         A row whose gradient overflows contributes nothing, so that one row never moves the sum by more
         than `2 * clip`, whatever finite numbers it holds.
         """
-        rows: int = block.x.shape[0]
-        return self._clipped_data_gradient_sum(decision, block, clip) + rows * self.l2 * decision
+        data = self._clipped_data_gradient_sum(decision, block, clip)
+        return data + block.x.shape[0] * self.l2 * decision if self.l2 else data
 
     @abstractmethod
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:

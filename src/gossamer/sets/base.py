@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -39,8 +40,7 @@ class DecisionSet(ABC):
 
     def origin(self, dim: int) -> jax.Array:
         """The member nearest to zero: where play starts."""
-        start: jax.Array = jax.jit(self.project)(jnp.zeros(dim))
-        return start
+        return _origin(self, dim)
 
     @property
     def dimension(self) -> int | None:
@@ -147,3 +147,9 @@ def direction(x: jax.Array) -> jax.Array:
     largest = jnp.abs(x).max()
     scaled = x / jnp.where(largest > 0, largest, 1)
     return scaled / jnp.maximum(jnp.linalg.norm(scaled), 1)
+
+
+@partial(jax.jit, static_argnames=("domain", "dim"))
+def _origin(domain: DecisionSet, dim: int) -> jax.Array:
+    """Compiled once for each set: every run asks for its start."""
+    return domain.project(jnp.zeros(dim))

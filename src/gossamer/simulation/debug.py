@@ -26,8 +26,8 @@ from gossamer.topology import spoken
 def run_chunk(
     program: Program, constant: Any, worlds: World, inputs: Inputs, first: int, stop: int
 ) -> tuple[World, Outputs]:
-    """What `engine.run_chunk` does, exchange by exchange and learner by learner; outputs of first, ..., stop-1 only."""
-    shown = []
+    """What `engine.run_chunk` does, exchange by exchange and learner by learner."""
+    shown: list[Outputs] = []
     seeds = range(jax.tree.leaves(worlds)[0].shape[0])
     with jax.disable_jit():  # loops inside the functions run in Python too
         for t in range(first, stop):
@@ -35,7 +35,7 @@ def run_chunk(
             each = [exchange(program, constant, _pick(worlds, s), _for_seed(inputs_t, s)) for s in seeds]
             worlds = _stack([world for world, _ in each])
             shown.append(_stack([outputs for _, outputs in each]))
-    return worlds, _stack(shown)
+    return worlds, _stack([shown[0]] * first + shown)  # rows before `first` are not looked at
 
 
 def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> tuple[World, Outputs]:

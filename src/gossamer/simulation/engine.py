@@ -111,6 +111,7 @@ def now_for(
 PER_LEARNER = Now(public=None, noise=0)  # type: ignore[arg-type]  # in_axes: schedules are common, draws are not
 
 
+@partial(jax.jit, static_argnames="program")
 def start(program: Program) -> World:
     """The states before the first exchange."""
     learners = jax.vmap(program.learner.init)(jnp.arange(program.learners))
@@ -182,7 +183,7 @@ def flatten_rows(block: Block) -> Block:
 def observe(program: Program, played: jax.Array, block: Block) -> Outputs:
     """Losses and correct predictions summed over the rows that each decision is measured on, and the disagreement."""
     centred = played - jnp.mean(played, axis=0, keepdims=True)
-    disagreement = jnp.mean(jnp.sum(jnp.square(centred), axis=1))
+    disagreement = jnp.vdot(centred, centred) / len(played)
     if program.measure == "joint":
         played = played[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
     by_learner = program.measure == "local" and not program.shared

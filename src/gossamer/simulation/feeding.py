@@ -1,13 +1,13 @@
-"""The host's side of a run: cut it into chunks, and prepare each one while the one before is computed."""
+"""The host's side of a run: cut it into chunks, and prepare what the compiled loop needs for each."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -68,10 +68,10 @@ class Feeder:
     def inputs(self, chunk: Chunk) -> Inputs:
         """Everything the compiled loop needs for one chunk; rows outside first, ..., stop-1 are not read."""
         exchanges = chunk.origin + np.arange(chunk.length, dtype=np.int64)
-        server = self.algorithm.server
+        learner, server = self.algorithm.learner, self.algorithm.server
         return Inputs(
             self._block(chunk),
-            self._draws("", self.algorithm.learner.noise, self.algorithm.learners, chunk),
+            self._draws("", learner.noise, self.algorithm.learners, chunk),
             self._draws("server/", server.noise, 1, chunk) if server else {},
             {name: f(exchanges + 1).astype(np.float32) for name, f in self.algorithm.public.items()},
             self._varying(exchanges),
@@ -92,15 +92,14 @@ class Feeder:
         by_exchange = (leaf.reshape(rows, chunk.block, *leaf.shape[1:]) for leaf in samples)
         return Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange))
 
-    def _draws(
-        self, prefix: str, specs: Mapping[str, NoiseSpec], learners: int, chunk: Chunk
-    ) -> dict[str, NDArray[np.float32]]:
+    def _draws(self, prefix: str, specs: Mapping[str, NoiseSpec], learners: int, chunk: Chunk) -> dict[str, Any]:
         low, high = chunk.origin + chunk.first, chunk.origin + chunk.stop
         draws = {}
         for name, spec in specs.items():
             each = [source.draw(prefix + name, spec, learners, low, high) for source in self.sources]
             stacked = each[0][None] if len(each) == 1 else np.stack(each)
-            draws[name] = _pad(stacked, 2, chunk)
+            # Nobody else holds these arrays, so the CPU may use them where they are.
+            draws[name] = jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
         return draws
 
     def _varying(self, exchanges: NDArray[np.int64]) -> Any:
@@ -118,19 +117,6 @@ def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:
     padded = np.zeros(shape, values.dtype)
     padded[(slice(None),) * axis + (slice(chunk.first, chunk.stop),)] = values
     return padded
-
-
-def ahead(feeder: Feeder, plan: Iterator[Chunk]) -> Iterator[tuple[Chunk, Inputs]]:
-    """Each chunk with its inputs, the next one being prepared in a thread while the caller works on this one."""
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        pending = None
-        for chunk in plan:
-            following = chunk, worker.submit(feeder.inputs, chunk)
-            if pending:
-                yield pending[0], pending[1].result()
-            pending = following
-        if pending:
-            yield pending[0], pending[1].result()
 
 
 def chunk_length(algorithm: Algorithm, seeds: int, block: int) -> int:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,8 +22,8 @@ from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
 from gossamer.simulation import engine
 from gossamer.simulation.checkpoint import Progress
-from gossamer.simulation.engine import Measure, Program, World
-from gossamer.simulation.feeding import Chunk, Feeder, ahead, chunk_length, chunks
+from gossamer.simulation.engine import Measure, Outputs, Program, World
+from gossamer.simulation.feeding import Chunk, Feeder, chunk_length, chunks
 from gossamer.simulation.run import Run
 from gossamer.simulation.summary import report, without_seed_axis
 from gossamer.simulation.tally import Tally
@@ -108,19 +109,25 @@ def _play_all(
 ) -> Progress:
     """Every whole block, chunk by chunk."""
     constant, worlds, tally = feeder.constant(), done.worlds, done.tally
-    exchanges = done.exchanges
-    for chunk, inputs in ahead(feeder, plan):
-        if debug:
-            worlds, outputs = debugger.run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
-        else:
-            worlds, outputs = engine.run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
-            outputs = jax.tree.map(lambda leaf, c=chunk: np.asarray(leaf)[c.first : c.stop], outputs)
-        exchanges = chunk.origin + chunk.stop
-        rows = _rows(program, inputs.block.x, chunk.block)
-        first = chunk.origin + chunk.first
-        tally.add(first, outputs, rows=rows, steps=chunk.block, messages=feeder.messages(chunk))
+    run_chunk = debugger.run_chunk if debug else engine.run_chunk
+    unseen: Callable[[], None] = lambda: None  # noqa: E731
+
+    def look(chunk: Chunk, rows: int, worlds: World, outputs: Outputs) -> None:
+        """Wait for the outputs of a chunk, and add them up."""
+        shown = jax.tree.map(lambda leaf: np.asarray(leaf)[chunk.first : chunk.stop], outputs)
+        first, exchanges = chunk.origin + chunk.first, chunk.origin + chunk.stop
+        tally.add(first, shown, rows=rows, steps=chunk.block, messages=feeder.messages(chunk))
         keeper.keep(Progress(exchanges, worlds, tally))
         advance(exchanges)
+
+    exchanges = done.exchanges
+    for chunk in plan:
+        inputs = feeder.inputs(chunk)  # JAX computes the chunk before meanwhile, on another core
+        worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
+        unseen()
+        unseen = partial(look, chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs)
+        exchanges = chunk.origin + chunk.stop
+    unseen()
     keeper.keep(Progress(exchanges, worlds, tally), now=True)
     return Progress(exchanges, worlds, tally)
 

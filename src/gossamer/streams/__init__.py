@@ -11,6 +11,7 @@ from gossamer.streams.generators import (
     smooth_cycle_logistic,
 )
 from gossamer.streams.live import LiveStream, from_iterators
+from gossamer.streams.mirrored import Mirrored, mirrored
 from gossamer.streams.pages import Generated
 from gossamer.streams.partition import Partition, Rest
 from gossamer.streams.poker import POKER_CLASSES, poker_hands, poker_label
@@ -20,6 +21,7 @@ __all__ = [
     "ArrayStream",
     "Generated",
     "LiveStream",
+    "Mirrored",
     "Partition",
     "Rest",
     "Stream",
@@ -30,6 +32,7 @@ __all__ = [
     "from_iterators",
     "heterogeneous_logistic",
     "linear_regression",
+    "mirrored",
     "poker_hands",
     "poker_label",
     "random_signs",

@@ -91,13 +91,12 @@ def random_signs(learners: int, dim: int, *, seed: int) -> Generated:
     return Generated(draw, learners=learners, features=(dim,), seed=seed, description="random signs")
 
 
-def smooth_cycle_logistic(learners: int, dim: int, *, seed: int) -> Generated:
+def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float = 3.0) -> Generated:
     """Logistic data that vary smoothly along a cycle, so that neighbours on a ring have similar data.
 
-    With c, a, b ~ N(0, 1)^d fixed by the seed, learner i of n has w_i = c + cos(2 pi i/n) a + sin(2 pi i/n)
-    b. Its features are uniform on the unit sphere, and its label is 1 with probability sigmoid(w_i . x), else
-    0. As w_i has a norm near sqrt(2 d), the margin w_i . x has a standard deviation near sqrt(2) in every
-    dimension.
+    With c, a, b ~ N(0, 1)^d fixed by the seed, learner i of n has w_i = c + spread (cos(2 pi i/n) a + sin(2 pi i/n) b).
+    Its features are uniform on the unit sphere, and its label is 1 with probability sigmoid(w_i . x), else 0.
+    The larger the spread, the more a learner's own data mislead it, and the more it needs to hear the far side.
 
     `truth` is (learners, dim): the w_i.
 
@@ -108,10 +107,12 @@ def smooth_cycle_logistic(learners: int, dim: int, *, seed: int) -> Generated:
     check_count("learners", learners)
     check_count("dim", dim)
     check_seed(seed)
+    if not np.isfinite(spread):
+        raise ConfigurationError("spread", spread, "a finite number", "try 3.0")
     purpose = "smooth logistic cycle"
     c, a, b = generator(seed, purpose).standard_normal((3, dim))
     angle = 2 * np.pi * np.arange(learners)[:, None] / learners
-    truth = (c + np.cos(angle) * a + np.sin(angle) * b).astype(np.float32)
+    truth = (c + spread * (np.cos(angle) * a + np.sin(angle) * b)).astype(np.float32)
 
     def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
         x = rng.standard_normal((steps, learners, dim), dtype=np.float32)

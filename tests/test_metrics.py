@@ -1,0 +1,174 @@
+"""Regrets by hand on tiny cases, and comparators against other solvers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+from scipy import optimize
+
+from gossamer import ConfigurationError, GossamerError, metrics, problems, sets, simulate, streams
+from gossamer.problems import Block
+from tests import instances
+from tests.test_simulation import QUIET
+
+
+def rows(stream, steps, start=0):
+    block = stream.read(start, steps)
+    return Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in block))
+
+
+def mean_loss(problem, w, block):
+    return float(jnp.mean(problem.losses(jnp.asarray(w, jnp.float32), block)))
+
+
+# -- comparators -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("domain", [sets.Everywhere(), sets.L2Ball(0.5), sets.Box(-0.3, 0.2, dim=5), sets.L1Ball(0.7)])
+@pytest.mark.parametrize("kind", [problems.Logistic, problems.LeastSquares])
+def test_best_decision_agrees_with_scipy(kind, domain):
+    problem = kind(5, l2=0.05, domain=domain)
+    stream = instances.stream(steps=40)
+    if kind is problems.LeastSquares:
+        stream.y = stream.y.astype(np.float32)
+    best = metrics.best_decision(problem, stream, 40, tolerance=1e-9)
+    block = rows(stream, 40)
+    x, y = block.x.astype(np.float64), block.y.astype(np.float64)
+
+    def loss(w):
+        score = x @ w
+        data = np.logaddexp(0, score) - y * score if kind is problems.Logistic else (score - y) ** 2
+        return data.mean() + 0.025 * w @ w
+
+    constraints, bounds = (), None
+    if isinstance(domain, sets.L2Ball):
+        constraints = {"type": "ineq", "fun": lambda w: 0.25 - w @ w}
+    if isinstance(domain, sets.Box):
+        bounds = [(-0.3, 0.2)] * 5
+    if isinstance(domain, sets.L1Ball):
+        constraints = {"type": "ineq", "fun": lambda w: 0.7 - np.abs(w).sum()}
+    found = optimize.minimize(loss, np.zeros(5), method="SLSQP", bounds=bounds, constraints=constraints,
+                              options={"ftol": 1e-12, "maxiter": 500})  # fmt: skip
+    assert_allclose(best.loss, found.fun, atol=3e-6)
+    assert_allclose(best.loss, loss(best.decision), atol=1e-12)
+    assert 0 <= best.gap <= 1e-9
+
+
+def test_best_decision_in_a_trace_norm_ball_beats_every_other_member():
+    problem = problems.Softmax(3, 4, domain=sets.TraceNormBall(2.0, (4, 3)))
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3)).astype(np.float32)
+    stream = streams.from_arrays(x, np.argmax(x @ rng.normal(size=(3, 4)), axis=1), 3, seed=0)
+    best = metrics.best_decision(problem, stream, 20, tolerance=1e-6)
+    block = rows(stream, 20)
+    for _ in range(50):
+        other = problem.domain.project(jnp.asarray(rng.normal(size=12) * 3, jnp.float32))
+        assert mean_loss(problem, other, block) > best.loss - 1e-6
+
+
+def test_best_linear_decision_is_the_extreme_point():
+    problem = problems.Linear(4, domain=sets.Simplex())
+    stream = streams.random_signs(3, 4, seed=5)
+    best = metrics.best_decision(problem, stream, 50)
+    totals = rows(stream, 50).x.mean(axis=0, dtype=np.float64)
+    assert best.decision.argmax() == totals.argmin()
+    assert_allclose(best.loss, totals.min(), rtol=1e-12)
+
+
+def test_comparators_that_cannot_be_had_are_refused():
+    stream = instances.stream()
+    with pytest.raises(ConfigurationError, match="a convex problem with a smooth loss"):
+        metrics.best_decision(problems.Hinge(5), stream, 10)
+    with pytest.raises(ConfigurationError, match="a bounded set"):
+        metrics.best_decision(problems.Linear(5), stream, 10)
+    with pytest.raises(GossamerError, match=r"reached an accuracy of .* in 2 iterations, and 1e-09 was asked for"):
+        metrics.best_decision(instances.problem(), stream, 200, tolerance=1e-9, iterations=2)
+
+
+# -- regrets -----------------------------------------------------------------------------------------------------------
+
+
+def test_static_regret_is_average_loss_less_the_best():
+    stream = instances.stream()
+    run = simulate(instances.algorithm("d_ogd"), stream, 60, every=10, **QUIET)
+    regret = metrics.static_regret(run, instances.problem(), stream, at=[20, 60])
+    for row, steps in zip(regret, (20, 60), strict=True):
+        best = metrics.best_decision(instances.problem(), stream, steps).loss
+        assert_allclose(row, run.losses[: steps // 10].mean(axis=0) - best, rtol=1e-9)
+    assert_allclose(metrics.static_regret(run, instances.problem(), stream), regret[1:])
+
+
+def test_regret_at_a_step_that_was_not_recorded_is_refused():
+    stream = instances.stream()
+    run = simulate(instances.algorithm("d_ogd"), stream, 60, every=10, **QUIET)
+    with pytest.raises(ConfigurationError, match="at: got 15; allowed: the end of a recorded row"):
+        metrics.static_regret(run, instances.problem(), stream, at=[15])
+
+
+def test_regret_of_local_losses_is_refused():
+    stream = instances.stream()
+    run = simulate(instances.algorithm("d_ogd"), stream, 20, measure="local", **QUIET)
+    with pytest.raises(ConfigurationError, match=r"measure: got 'local'; allowed: 'global' or 'joint'"):
+        metrics.static_regret(run, instances.problem(), stream)
+
+
+def test_dynamic_regret_compares_every_row_with_its_own_best():
+    stream = instances.stream()
+    run = simulate(instances.algorithm("noisy_federated"), stream, 12, every=1, **QUIET)
+    best = [metrics.best_decision(instances.problem(), stream, s, start=s - 4).loss for s in (4, 8, 12)]
+    expected = np.cumsum(run.losses - np.array(best)[:, None], axis=0) / np.arange(1, 4)[:, None]
+    assert_allclose(metrics.dynamic_regret(run, instances.problem(), stream), expected, rtol=1e-9)
+    assert (metrics.dynamic_regret(run, instances.problem(), stream)[-1] >= expected[-1] - 1e-9).all()
+
+
+def test_pseudo_regret_of_decisions_and_of_their_average():
+    problem = problems.LeastSquares(3, domain=sets.Box(-5.0, 5.0, dim=3))
+    stream = streams.linear_regression(3, seed=0)
+    rng = np.random.default_rng(0)
+    decisions = rng.normal(size=(4, 25, 3)).astype(np.float32)
+    block = stream.read(0, 25)
+    losses = [(block.x[t, 0] @ decisions[s, t] - block.y[t, 0]) ** 2 for s in range(4) for t in range(25)]
+    best = metrics.best_decision(problem, stream, 25).loss
+    assert_allclose(metrics.pseudo_regret(decisions, problem, stream), np.mean(losses) - best, rtol=1e-5)
+    average = metrics.running_average(decisions)
+    assert_allclose(average[2, 9], decisions[2, :10].mean(axis=0), rtol=1e-5)
+    assert metrics.pseudo_regret(average, problem, stream) < metrics.pseudo_regret(decisions, problem, stream)
+
+
+def test_tracking_error_and_instantaneous_regret():
+    problem, stream, at = problems.Logistic(5, l2=0.1), instances.stream(), [10, 50]
+    decisions = np.random.default_rng(0).normal(size=(2, 5, 5))
+    errors = metrics.tracking_error(decisions, problem, stream, at)
+    regrets = metrics.instantaneous_regret(decisions.astype(np.float32), problem, stream, at)
+    for row, t in enumerate(at):
+        best = metrics.best_decision(problem, stream, t, tolerance=1e-8)
+        assert_allclose(errors[row], ((decisions[row] - best.decision) ** 2).sum(axis=1), rtol=1e-9)
+        losses = [mean_loss(problem, w, rows(stream, t)) for w in decisions[row]]
+        assert_allclose(regrets[row], np.array(losses) - best.loss, atol=1e-6)
+    assert (regrets > 0).all()
+    # Strong convexity ties the two together: F(w) - F* >= l2/2 |w - w*|^2.
+    assert (regrets >= 0.05 * errors - 1e-6).all()
+
+
+def test_expert_regret_is_against_the_best_single_expert():
+    stream = streams.random_signs(2, 3, seed=0)
+    losses = stream.read(0, 5000).x
+    run = SimpleNamespace(steps=np.array([5000]), losses=np.array([[0.25, 0.5]]), measure="local")
+    best = losses.mean(axis=(0, 1), dtype=np.float64).min()
+    assert_allclose(metrics.expert_regret(run, stream), [0.25 - best, 0.5 - best], rtol=1e-6)
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(widths=st.lists(st.integers(1, 9), min_size=1, max_size=8), seed=st.integers(0, 99))
+def test_average_loss_weighs_rows_by_their_steps(widths, seed):
+    losses = np.random.default_rng(seed).normal(size=(len(widths), 2))
+    run = SimpleNamespace(steps=np.cumsum(widths), losses=losses, measure="global")
+    flat = np.repeat(losses, widths, axis=0)
+    expected = np.array([flat[:stop].mean(axis=0) for stop in np.cumsum(widths)])
+    assert_allclose(metrics.average_loss(run), expected, rtol=1e-9, atol=1e-12)
