@@ -40,7 +40,8 @@ class DecisionSet(ABC):
 
     def origin(self, dim: int) -> jax.Array:
         """The member nearest to zero: where play starts."""
-        return _origin(self, dim)
+        start: jax.Array = _origin(self, dim)
+        return start
 
     @property
     def dimension(self) -> int | None:
