@@ -14,6 +14,7 @@ from gossamer.problems import Block, Problem
 from gossamer.streams import Stream
 
 DIM = 5
+QUIET = {"seed": 0, "progress": False}
 
 
 def problem() -> Problem:

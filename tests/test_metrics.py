@@ -15,7 +15,7 @@ from scipy import optimize
 from gossamer import ConfigurationError, GossamerError, metrics, problems, sets, simulate, streams
 from gossamer.problems import Block
 from tests import instances
-from tests.test_simulation import QUIET
+from tests.instances import QUIET
 
 
 def rows(stream, steps, start=0):
@@ -57,19 +57,29 @@ def test_best_decision_agrees_with_scipy(kind, domain):
                               options={"ftol": 1e-12, "maxiter": 500})  # fmt: skip
     assert_allclose(best.loss, found.fun, atol=3e-6)
     assert_allclose(best.loss, loss(best.decision), atol=1e-12)
-    assert 0 <= best.gap <= 1e-9
+    assert -1e-15 <= best.gap <= 1e-9
 
 
-def test_best_decision_in_a_trace_norm_ball_beats_every_other_member():
+def test_without_bounds_and_l2_there_is_no_certificate():
+    assert np.isnan(metrics.best_decision(problems.Logistic(5), instances.stream(), 200, tolerance=1e-4).gap)
+
+
+def test_best_decision_in_a_trace_norm_ball_has_an_exact_certificate():
     problem = problems.Softmax(3, 4, domain=sets.TraceNormBall(2.0, (4, 3)))
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 3)).astype(np.float32)
     stream = streams.from_arrays(x, np.argmax(x @ rng.normal(size=(3, 4)), axis=1), 3, seed=0)
     best = metrics.best_decision(problem, stream, 20, tolerance=1e-6)
     block = rows(stream, 20)
-    for _ in range(50):
-        other = problem.domain.project(jnp.asarray(rng.normal(size=12) * 3, jnp.float32))
-        assert mean_loss(problem, other, block) > best.loss - 1e-6
+    gradient = np.zeros((4, 3))
+    for a, label in zip(block.x.astype(np.float64), block.y, strict=True):
+        scores = best.decision.reshape(4, 3) @ a
+        chances = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+        gradient += np.outer(chances - np.eye(4)[label], a) / len(block.y)
+    # The exact Frank-Wolfe gap, from a full singular value decomposition.
+    exact = np.vdot(gradient, best.decision) + 2.0 * np.linalg.svd(gradient, compute_uv=False)[0]
+    assert_allclose(best.gap, exact, atol=1e-9)
+    assert 0 <= exact <= 1e-6
 
 
 def test_best_linear_decision_is_the_extreme_point():
@@ -160,6 +170,8 @@ def test_expert_regret_is_against_the_best_single_expert():
     stream = streams.random_signs(2, 3, seed=0)
     losses = stream.read(0, 5000).x
     run = SimpleNamespace(steps=np.array([5000]), losses=np.array([[0.25, 0.5]]), measure="local")
+    with pytest.raises(ConfigurationError, match="measure: got 'global'"):
+        metrics.expert_regret(SimpleNamespace(**(vars(run) | {"measure": "global"})), stream)
     best = losses.mean(axis=(0, 1), dtype=np.float64).min()
     assert_allclose(metrics.expert_regret(run, stream), [0.25 - best, 0.5 - best], rtol=1e-6)
 

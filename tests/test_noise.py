@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from scipy import stats
 
 from gossamer import ConfigurationError, FastNoise
-from gossamer.privacy.noise import LAWS, NoiseSpec, page_length
+from gossamer.privacy.noise import LAWS, NoiseSpec
 
 LAW = {"laplace": stats.laplace, "gaussian": stats.norm}
 # A Kolmogorov-Smirnov test at this level accepts the right law except once in a million seeds; the seed is fixed.
@@ -65,10 +65,34 @@ def test_seed_name_and_far_exchanges_give_other_draws():
         assert not np.isin(base, other).any()
 
 
-def test_shapes_and_page_length():
+def test_a_learner_alone_draws_what_it_draws_among_others():
+    for law in LAWS:
+        assert_array_equal(draws(law, learners=1, stop=700)[0], draws(law, learners=40, stop=700)[0])
+
+
+def test_laws_of_one_name_do_not_share_their_words():
+    laplace, gaussian = draws("laplace", stop=4000).ravel(), draws("gaussian", stop=4000).ravel()
+    assert abs(stats.spearmanr(np.abs(laplace), np.abs(gaussian)).statistic) < 6 / np.sqrt(laplace.size)
+
+
+def test_every_call_gives_fresh_memory():
+    assert not np.shares_memory(draws("laplace", stop=8), draws("laplace", stop=8))
+
+
+def test_tails_are_where_they_should_be():
+    """Counts beyond a level, two-sided, at a false-alarm rate of one in a million for each law."""
+    for law in LAWS:
+        values = draws(law, stop=200_000, learners=4, shape=(3,)).ravel()
+        level = {"laplace": 10.0, "gaussian": 4.2}[law]
+        expected = values.size * 2 * LAW[law].sf(level)
+        beyond = int((np.abs(values) > level).sum())
+        assert stats.poisson.cdf(beyond, expected) > 5e-7
+        assert stats.poisson.sf(beyond - 1, expected) > 5e-7
+
+
+def test_shapes():
     assert draws("gaussian", stop=3, shape=(2, 5), learners=7).shape == (7, 3, 2, 5)
     assert draws("gaussian", stop=3, shape=(), learners=2).shape == (2, 3)
-    assert page_length(NoiseSpec("gaussian", (10**7,), used_in="learn"), learners=10) == 1
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64])

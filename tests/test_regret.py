@@ -11,7 +11,7 @@ import pytest
 from bench.regret import BALL, LOGISTIC, STRONGLY_CONVEX, WRONG_STEPS, mirrored, ring, signs, slope, smooth_cycle
 from gossamer import Rate, algorithms, simulate, streams, topology
 from gossamer.metrics import average_loss, best_decision
-from tests.test_simulation import QUIET
+from tests.instances import QUIET
 
 AT = (64, 128, 256, 512, 1024, 2048, 4096, 6400)  # two decades; multiples of every period below
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,17 +17,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gossamer import ConfigurationError, DataError, Run, algorithms, problems, sets, simulate, streams, topology
 from gossamer.core import Algorithm, Every, Learner, Phases, Rate, Segment
-from gossamer.metrics import average_loss
+from gossamer.metrics import average_loss, best_decision
 from gossamer.privacy import FastNoise, NoiseSpec, no_guarantee
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import engine
 from gossamer.simulation.checkpoint import Progress
-from gossamer.simulation.feeding import chunks
+from gossamer.simulation.feeding import chunk_length, chunks
 from gossamer.simulation.tally import Tally
 from gossamer.topology import Gossip, PushSum
 from tests import instances
-
-QUIET = {"seed": 0, "progress": False}
+from tests.instances import QUIET
 
 
 def small(name="d_ogd", **options):
@@ -185,7 +185,7 @@ def test_counters_are_exact_beyond_float32(far, tmp_path):
         np.savez(file, **arrays)
     program = engine.Program.of(algorithm, False, "global", ())
     worlds = jax.tree.map(lambda leaf: leaf[None], engine.start(program))
-    identity = {key: facts[key] for key in ("algorithm", "stream", "seeds", "measure", "record")}
+    identity = {key: facts[key] for key in facts.keys() - {"exchanges", "every"}}
     assert checkpoints.read(tmp_path / "c", identity, worlds, None).exchanges == far
     simulate(algorithm, Endless(), far + 11, checkpoint=tmp_path / "c", **QUIET)
     after = checkpoints.read(tmp_path / "c", identity, worlds, None)
@@ -362,6 +362,62 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
         simulate(instances.algorithm("d_ogd"), instances.stream(), 10, checkpoint=path, **QUIET)
 
 
+class Silence(FastNoise):
+    """Noise of scale zero."""
+
+    def draw(self, name, spec, learners, start, stop):
+        return np.zeros((learners, stop - start, *spec.shape), np.float32)
+
+
+def noisy(step=0.12341, l2=0.01, own=0.5):
+    problem = problems.Logistic(4, l2=l2, feature_bound=1.0, domain=sets.L2Ball(3.0))
+    weights = own * np.eye(4) + (1 - own) / 2 * (np.roll(np.eye(4), 1, 0) + np.roll(np.eye(4), -1, 0))
+    return algorithms.noisy_ogd(problem, topology.ring(4, weights=weights), step=step, scale=0.1)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "stream_seed", "noise"),
+    [
+        (noisy(), 1, FastNoise),
+        (noisy(), 0, Silence),
+        (noisy(step=0.12344), 0, FastNoise),
+        (noisy(l2=0.02), 0, FastNoise),
+        (noisy(own=0.6), 0, FastNoise),
+    ],
+    ids=["data", "noise", "step", "problem", "weights"],
+)
+def test_checkpoint_is_refused_when_anything_else_changed(algorithm, stream_seed, noise, tmp_path):
+    def stream(seed):
+        return streams.smooth_cycle_logistic(4, 4, seed=seed)
+
+    path = tmp_path / "c"
+    simulate(noisy(), stream(0), 20, checkpoint=path, **QUIET)
+    simulate(noisy(), stream(0), 30, checkpoint=path, **QUIET)  # the same run goes on
+    with pytest.raises(ConfigurationError, match="checkpoint"):
+        simulate(algorithm, stream(stream_seed), 40, checkpoint=path, noise=noise, **QUIET)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint"])
+def test_file_that_is_no_checkpoint_is_refused(content, tmp_path):
+    path = tmp_path / "c"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match="allowed: a file that simulate wrote"):
+        small(checkpoint=path)
+
+
+def test_live_stream_that_ends_early_leaves_its_checkpoint(tmp_path):
+    block = instances.stream().read(0, 25)
+    live = streams.from_iterators([iter(list(zip(block.x[:, i], block.y[:, i], strict=True))) for i in range(5)])
+    path = tmp_path / "c"
+    with pytest.raises(DataError, match="25 whole steps"):
+        simulate(instances.algorithm("d_ogd"), live, 60, checkpoint=path, chunk=10, every=1, **QUIET)
+    again = streams.from_iterators(
+        [iter(list(zip(*(leaf[:, i] for leaf in instances.stream().read(0, 60)), strict=True))) for i in range(5)]
+    )
+    resumed = simulate(instances.algorithm("d_ogd"), again, 60, checkpoint=path, chunk=10, **QUIET)
+    assert_array_equal(resumed.losses, small(chunk=10, every=1).losses)
+
+
 def test_checkpoint_survives_a_crash_while_it_is_written(tmp_path, monkeypatch):
     path = tmp_path / "c"
     small(checkpoint=path)
@@ -391,7 +447,14 @@ def test_checkpoint_survives_a_crash_while_it_is_written(tmp_path, monkeypatch):
         ({"measure": "joint"}, "each own a whole decision"),
         ({"every": 0}, "every: got 0"),
         ({"chunk": 0}, "chunk: got 0"),
-        ({"record": ("secrets",)}, "record: got 'secrets'"),
+        ({"record": ("secrets",)}, r"record: got \('secrets',\); allowed: a list with any of"),
+        ({"record": "messages"}, "record: got 'messages'; allowed: a list"),
+        ({"steps": 10.0}, "steps: got 10.0"),
+        ({"steps": True}, "steps: got True"),
+        ({"every": 2.5}, "every: got 2.5"),
+        ({"seed": 1.7}, "seed: got 1.7"),
+        ({"seed": "3"}, "seed: got '3'"),
+        ({"seed": -1}, "seed: got -1"),
     ],
 )
 def test_bad_options_are_refused(options, message):
@@ -409,6 +472,19 @@ def test_stream_for_other_learners_is_refused():
 def test_stream_that_is_too_short_is_refused():
     with pytest.raises(DataError, match="201 steps were asked for, and the stream has 200 steps"):
         simulate(instances.algorithm("d_ogd"), instances.stream(), 201, **QUIET)
+
+
+def test_features_that_are_not_finite_are_refused_with_their_place():
+    stream = instances.stream()
+    stream.x[17, 3, 2] = np.inf
+    with pytest.raises(DataError, match=r"feature not finite at position \(17, 3, 2\)"):
+        simulate(instances.algorithm("d_ogd"), stream, 100, **QUIET)
+
+
+def test_large_features_are_not_taken_for_infinite_ones():
+    stream = instances.stream()
+    stream.x[17, 3, 2] = 1e30
+    assert np.isfinite(simulate(instances.algorithm("d_ogd"), stream, 100, **QUIET).losses).all()
 
 
 def test_labels_out_of_range_are_refused_with_their_place():
@@ -444,10 +520,70 @@ def test_bad_algorithms_are_refused(make, message):
         make()
 
 
-def test_accelerated_gossip_on_a_changing_network_is_refused():
-    net = topology.with_link_failures(topology.ring(5), 0.1, seed=0)
-    with pytest.raises(ConfigurationError, match="accelerated gossip"):
-        simulate(algorithms.ad_ftgl(instances.problem(), net), instances.stream(), 30, **QUIET)
+CROOKED = nx.DiGraph([(0, 1), (1, 0), (1, 2), (2, 0)])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: algorithms.ad_ftgl(p, topology.with_link_failures(topology.ring(5), 0.1, seed=0)), "accelerated"),
+        (lambda p: algorithms.ad_ftgl(p, topology.isolated(4), block=None), "without a spectral gap"),
+        (lambda p: algorithms.ad_ftgl(p, topology.ring(4), horizon=0), "horizon: got 0"),
+        (lambda p: algorithms.d_ogd(p, topology.star(5, weights="uniform")), "doubly stochastic weights"),
+        (lambda p: algorithms.d_ftrl(p, topology.from_networkx(CROOKED)), "doubly stochastic weights"),
+        (lambda p: algorithms.d_ogd(p, 4), "topology: got 4; allowed: a topology"),
+        (lambda p: algorithms.noisy_ogd(p, topology.ring(4), scale=1.0, law="cauchy"), "law: got 'cauchy'"),
+        (lambda p: algorithms.noisy_federated(p, 3, local_steps=2.5, scale=1.0), "block: got 2.5"),
+        (lambda p: algorithms.centralized_ogd(p, 2.5), "learners: got 2.5"),
+    ],
+)
+def test_combinations_that_make_no_sense_are_refused(make, message):
+    with pytest.raises(ConfigurationError, match=message):
+        make(instances.problem())
+
+
+def test_numpy_numbers_are_numbers():
+    algorithm = algorithms.d_ogd(instances.problem(), topology.ring(5), step=np.float32(0.1), clip=np.float64(1.0))
+    assert np.isfinite(simulate(algorithm, instances.stream(), np.int64(20), **QUIET).losses).all()
+
+
+# -- common batches and empty rows -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_strongly_convex_blocks_on_a_common_batch_reach_the_optimum(batch):
+    """The loss of a step is the sum over its batch, so its strong convexity is l2 times the batch size."""
+    rng = np.random.default_rng(0)
+    steps = 3200 // batch
+    x = rng.normal(size=(3200, 5)).astype(np.float32)
+    y = (x[:, 0] + rng.normal(size=len(x)) > 0).astype(np.int32)
+    problem = problems.Logistic(5, l2=0.1, domain=sets.L2Ball(5.0))
+    algorithm = algorithms.ad_ftgl(problem, topology.ring(5), strong_convexity=0.1 * batch)
+    stream = streams.common(x, y, batch=batch)
+    played = simulate(algorithm, stream, steps, **QUIET).decisions
+    best = best_decision(problem, stream, steps).decision
+    assert np.abs(played - best).max() < 0.1
+
+
+def test_local_steps_on_a_common_batch_use_the_whole_batch():
+    rng = np.random.default_rng(0)
+    stream = streams.common(rng.normal(size=(60, 5)).astype(np.float32), rng.integers(0, 2, 60), batch=3)
+    assert np.isfinite(simulate(instances.algorithm("noisy_federated"), stream, 20, **QUIET).losses).all()
+
+
+def test_rows_without_samples_have_no_loss():
+    algorithm = replace(
+        instances.algorithm("d_ogd"), schedule=Phases((Segment(1, 0), Segment(2, 1), Segment(2, 0), Segment(1, 3)))
+    )
+    run = simulate(algorithm, instances.stream(), 5, every=1, **QUIET)
+    assert_array_equal(np.isnan(run.losses[:, 0]), [True, False, False, True, True, False])
+    assert np.isfinite(average_loss(run)).all()
+    assert_allclose(average_loss(run)[-1], (run.losses[1] + run.losses[2] + 3 * run.losses[5]) / 5)
+
+
+def test_chunks_of_changing_networks_stay_small():
+    big = algorithms.d_ogd(problems.Linear(1), topology.random_matching(128, seed=0), step=0.1)
+    assert chunk_length(big, seeds=1, block=1) <= 128
 
 
 def test_default_step_is_the_textbook_one():

@@ -24,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.algorithms.steps import gradient_bound
+from gossamer.algorithms.steps import gradient_bound, require_averaging
+from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Every, Learner, Now
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import no_guarantee
@@ -47,8 +48,9 @@ class ADFTGL(Learner):
     problem: Problem
     clip: float | None
     strong_convexity: float
+    block: int
 
-    raw = frozenset({"heard", "increment"})
+    released = frozenset({"x"})
 
     def init(self, identity: jax.Array) -> State:
         """Duals start at zero."""
@@ -63,7 +65,7 @@ class ADFTGL(Learner):
     def learn(self, state: State, block: Block, now: Now) -> State:
         """d_i(z): the block's gradients at x_i(z), less the strongly convex part, which (6) adds back exactly."""
         gradient = self.problem.clipped_gradient_sum(state.x, block, self.clip)
-        return state._replace(increment=gradient - block.x.shape[0] * self.strong_convexity * state.x)
+        return state._replace(increment=gradient - self.block * self.strong_convexity * state.x)
 
     def speak(self, state: State, now: Now) -> tuple[Pair, State]:
         """x_i(z+1) from the duals gossiped during this block; the next gossip starts from them plus d_i(z)."""
@@ -119,7 +121,8 @@ def ad_ftgl(
         regularization: multiplies h = (G / R) sqrt(6 L T), which balances the non-private terms of eq. (8), or
             h = alpha L for strongly convex losses. Where the problem has no gradient bound G or radius R, their ratio
             is taken as 1.
-        strong_convexity: alpha of every loss; the problem's l2, if that is what makes it strongly convex.
+        strong_convexity: alpha of every step's loss: the problem's l2, if that is what makes it strongly convex, times
+            the batch size on a common stream, whose loss is a sum over the batch.
         horizon: T in h; by default the steps played so far, so that the run may be of any length.
         clip: the norm that each sample's gradient is clipped to.
 
@@ -128,11 +131,14 @@ def ad_ftgl(
     Every(block=467)
     """
     check_clip(clip)
-    if not (regularization > 0 and math.isfinite(regularization)):
-        raise ConfigurationError("regularization", regularization, "a positive number", "try 1.0")
-    if not 0 <= strong_convexity < math.inf:
-        raise ConfigurationError("strong_convexity", strong_convexity, "a number of at least 0")
-    length = coupled_block(topology) if block is None else block
+    require_averaging(topology)
+    check_positive("regularization", regularization, "try 1.0")
+    check_positive("strong_convexity", strong_convexity, zero=True)
+    if horizon is not None:
+        check_count("horizon", horizon)
+    length = coupled_block(topology) if block is None else check_count("block", block)
+    mixing = AcceleratedGossip(length)
+    mixing.check(topology)
     bound, radius = gradient_bound(problem, clip), problem.domain.radius
     ratio = bound / radius if bound is not None and math.isfinite(bound) and math.isfinite(radius) else 1.0
     weight = Regularization(regularization, length, strong_convexity, ratio, horizon)
@@ -142,9 +148,9 @@ def ad_ftgl(
         name="ad_ftgl",
         problem=problem,
         topology=topology,
-        learner=ADFTGL(problem, clip, strong_convexity),
+        learner=ADFTGL(problem, clip, strong_convexity, length),
         guarantee=no_guarantee("messages and decisions are functions of raw gradients"),
-        mixing=AcceleratedGossip(length),
+        mixing=mixing,
         schedule=Every(length),
         public={"regularization": weight},
         parameters=parameters | ({} if clip is None else {"clip": clip}),
@@ -159,4 +165,6 @@ def coupled_block(topology: Topology) -> int:
     13
     """
     n, rho = topology.learners, topology.spectral_gap()
+    if rho <= 0:
+        raise ConfigurationError("block", None, "a whole number, on a network without a spectral gap", "try block=4")
     return math.ceil(math.sqrt(2) * math.log(math.sqrt(14) * n) / ((math.sqrt(2) - 1) * math.sqrt(rho)))

@@ -31,7 +31,7 @@ class GradientSender(Learner):
     problem: Problem
     clip: float | None
 
-    raw = frozenset({"gradient"})
+    released = frozenset({"x"})
 
     def init(self, identity: jax.Array) -> State:
         """Everybody starts at the same point."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.steps import step_rate
+from gossamer.algorithms.steps import require_averaging, step_rate
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.privacy import no_guarantee
 from gossamer.problems import Block, Problem, check_clip
@@ -34,7 +34,7 @@ class DFTRL(Learner):
     problem: Problem
     clip: float | None
 
-    raw = frozenset({"gradient", "heard"})
+    released = frozenset({"x"})
 
     def init(self, identity: jax.Array) -> State:
         """Duals start at zero."""
@@ -75,6 +75,7 @@ def d_ftrl(
     'ring(5)'
     """
     check_clip(clip)
+    require_averaging(topology)
     rate = step_rate(problem, step, clip)
     return Algorithm(
         name="d_ftrl",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.steps import step_rate
+from gossamer.algorithms.steps import require_averaging, step_rate
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.privacy import no_guarantee
 from gossamer.problems import Block, Problem, check_clip
@@ -33,7 +33,7 @@ class DOGD(Learner):
     problem: Problem
     clip: float | None
 
-    raw = frozenset({"gradient"})
+    released = frozenset({"x"})
 
     def init(self, identity: jax.Array) -> State:
         """All learners start at the same point."""
@@ -74,6 +74,7 @@ def d_ogd(
     '2 / t^0.5 at exchange t'
     """
     check_clip(clip)
+    require_averaging(topology)
     rate = step_rate(problem, step, clip)
     return Algorithm(
         name="d_ogd",

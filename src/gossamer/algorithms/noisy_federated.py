@@ -6,7 +6,6 @@ server:   x^{r+1} = Proj_K( x^r - mean_i (x^r - z_i) )
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from gossamer.algorithms.steps import step_rate
+from gossamer.checks import check_positive
 from gossamer.core import Algorithm, Every, Federation, Learner, Now, Rate, Server
-from gossamer.errors import ConfigurationError
 from gossamer.privacy import NoiseSpec, no_guarantee
 from gossamer.privacy.noise import Law
 from gossamer.problems import Block, Problem, check_clip
@@ -38,6 +37,8 @@ class NoisyLocalSteps(Learner):
     law: Law
     local_steps: int
 
+    released = frozenset({"x"})
+
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
         """One vector for every local step."""
@@ -55,12 +56,13 @@ class NoisyLocalSteps(Learner):
     def learn(self, state: State, block: Block, now: Now) -> State:
         """Tau noisy local steps, each on a fresh sample."""
 
-        def step(z: jax.Array, sample: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-            x, y, noise = sample
-            gradient = self.problem.clipped_gradient_sum(z, Block(x[None], y[None]), self.clip)
+        def step(z: jax.Array, samples: tuple[Block, jax.Array]) -> tuple[jax.Array, None]:
+            one, noise = samples
+            gradient = self.problem.clipped_gradient_sum(z, one, self.clip)
             return z - now.public["step"] * (gradient + now.public["scale"] * noise), None
 
-        z, _ = jax.lax.scan(step, state.x, (block.x, block.y, now.noise["step"]), unroll=min(8, self.local_steps))
+        by_step = Block(*(leaf.reshape(self.local_steps, -1, *leaf.shape[1:]) for leaf in block))
+        z, _ = jax.lax.scan(step, state.x, (by_step, now.noise["step"]), unroll=min(8, self.local_steps))
         return state._replace(move=state.x - z)
 
     def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
@@ -114,8 +116,7 @@ def noisy_federated(
     Every(block=4)
     """
     check_clip(clip)
-    if not 0 <= scale < math.inf:
-        raise ConfigurationError("scale", scale, "a finite number of at least 0")
+    check_positive("scale", scale, zero=True)
     rate = step_rate(problem, step, clip)
     return Algorithm(
         name="noisy_federated",

@@ -7,7 +7,6 @@ The decision is the projection of the noised x~_i, so that nothing un-noised is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,9 +14,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.steps import step_rate
+from gossamer.algorithms.steps import require_averaging, step_rate
+from gossamer.checks import check_positive
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.errors import ConfigurationError
 from gossamer.privacy import NoiseSpec, no_guarantee
 from gossamer.privacy.noise import Law
 from gossamer.problems import Block, Problem, check_clip
@@ -40,7 +39,7 @@ class NoisyOGD(Learner):
     clip: float | None
     law: Law
 
-    raw = frozenset({"gradient"})
+    released = frozenset({"noised"})
 
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
@@ -96,8 +95,8 @@ def noisy_ogd(
     {'message': 0.5}
     """
     check_clip(clip)
-    if not 0 <= scale < math.inf:
-        raise ConfigurationError("scale", scale, "a finite number of at least 0")
+    require_averaging(topology)
+    check_positive("scale", scale, zero=True)
     rate = step_rate(problem, step, clip)
     return Algorithm(
         name="noisy_ogd",

@@ -1,4 +1,4 @@
-"""Step sizes that algorithms share."""
+"""Step sizes, and demands on the network, that algorithms share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from gossamer.core import Rate
 from gossamer.errors import ConfigurationError
 from gossamer.problems import Problem
+from gossamer.topology import Topology
 
 
 def gradient_bound(problem: Problem, clip: float | None) -> float | None:
@@ -43,3 +44,20 @@ def step_rate(problem: Problem, step: float | Rate | None, clip: float | None) -
             "give a step, or a problem with a bounded domain and a feature_bound or a clip, from which it follows",
         )
     return Rate(problem.domain.diameter / bound)
+
+
+def require_averaging(topology: Topology) -> None:
+    """Refuse weights under which gossip does not converge to the average: the algorithm would favour some learners.
+
+    >>> from gossamer import topology
+    >>> require_averaging(topology.star(5, weights="uniform"))
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: topology: got 'star(5, uniform)'; allowed: doubly stochastic weights. Use ...
+    """
+    if not isinstance(topology, Topology):
+        raise ConfigurationError("topology", topology, "a topology", "try gossamer.topology.ring(16)")
+    if not topology.is_doubly_stochastic():
+        raise ConfigurationError(
+            "topology", topology.name, "doubly stochastic weights", "use weights='metropolis' on an undirected graph"
+        )

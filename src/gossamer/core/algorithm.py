@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.checks import check_count
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.errors import ConfigurationError
@@ -30,8 +31,7 @@ class Federation:
     learners: int
 
     def __post_init__(self) -> None:
-        if self.learners < 1:
-            raise ConfigurationError("learners", self.learners, "a whole number of at least 1")
+        check_count("learners", self.learners)
 
     @property
     def name(self) -> str:
@@ -74,6 +74,7 @@ class Algorithm:
     def __post_init__(self) -> None:
         if (self.server is None) == isinstance(self.topology, Federation):
             raise ConfigurationError("topology", self.topology, "a Federation exactly when there is a server")
+        _ = self.learner.noise  # an unknown law is refused here, not in the first run
 
     @property
     def learners(self) -> int:

@@ -48,8 +48,8 @@ class Learner(ABC):
     value does not compile again.
     """
 
-    raw: ClassVar[frozenset[str]] = frozenset()
-    """State fields computed from data and not released (noised): `decide` must not read them."""
+    released: ClassVar[frozenset[str]] = frozenset()
+    """The state fields that `decide` may read: what was noised, or is known to everybody. All others are raw."""
 
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:

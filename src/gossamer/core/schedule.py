@@ -6,7 +6,6 @@ the host, from 64-bit integers in double precision, and handed to the loop chunk
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError
 
 
@@ -55,8 +55,7 @@ class Every(Schedule):
     block: int = 1
 
     def __post_init__(self) -> None:
-        if self.block < 1:
-            raise ConfigurationError("block", self.block, "a whole number of at least 1")
+        check_count("block", self.block)
 
     def segments(self, steps: int) -> Iterator[Segment]:
         """One run of equal blocks."""
@@ -106,12 +105,10 @@ class Rate:
     delay: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.scale < math.inf:
-            raise ConfigurationError("scale", self.scale, "a finite number of at least 0")
+        check_positive("scale", self.scale, zero=True)
         if not 0 <= self.power <= 2:
             raise ConfigurationError("power", self.power, "a number from 0 (constant) to 2")
-        if self.delay < 0:
-            raise ConfigurationError("delay", self.delay, "a whole number of at least 0")
+        check_count("delay", self.delay, least=0)
 
     def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
         """The rate at each exchange number."""
@@ -128,6 +125,4 @@ class Rate:
         """A rate from what a user gave: a number stands for a constant."""
         if isinstance(given, Rate):
             return given
-        if not (isinstance(given, int | float) and given > 0 and math.isfinite(given)):
-            raise ConfigurationError(field, given, "a positive number (constant) or a Rate", "try Rate(1.0)")
-        return Rate(float(given), power=0.0)
+        return Rate(check_positive(field, given, "or give a Rate, which falls with time"), power=0.0)

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError
-from gossamer.metrics.solver import best_decision
+from gossamer.metrics.solver import best_decision, mean_loss, played_loss
 from gossamer.problems import Block, Problem
 from gossamer.streams import Stream
 
@@ -49,8 +47,14 @@ def average_loss(run: Record) -> Doubles:
     array([[1. ],
            [0.6]])
     """
+    return _mean_so_far(run, run.losses)
+
+
+def _mean_so_far(run: Record, values: Doubles) -> Doubles:
+    """The mean over all steps up to each row; rows without steps count nothing."""
     width = np.diff(run.steps, prepend=0)[:, None]
-    return np.asarray(np.cumsum(run.losses * width, axis=-2) / run.steps[:, None])
+    total = np.cumsum(np.where(width > 0, values, 0) * width, axis=-2)
+    return np.asarray(total / np.maximum(run.steps, 1)[:, None])
 
 
 def static_regret(
@@ -80,11 +84,10 @@ def dynamic_regret(run: Record, problem: Problem, stream: Stream, *, tolerance: 
     _needs(run, "global", "joint")
     ends = [0, *run.steps.tolist()]
     best = [
-        best_decision(problem, stream, stop, start=start, tolerance=tolerance).loss for start, stop in pairwise(ends)
+        best_decision(problem, stream, stop, start=start, tolerance=tolerance).loss if start < stop else 0.0
+        for start, stop in pairwise(ends)
     ]
-    width = np.diff(run.steps, prepend=0)[:, None]
-    excess = (run.losses - np.array(best)[:, None]) * width
-    return np.asarray(np.cumsum(excess, axis=-2) / run.steps[:, None])
+    return _mean_so_far(run, run.losses - np.array(best)[:, None])
 
 
 def pseudo_regret(decisions: NDArray[Any], problem: Problem, stream: Stream, *, tolerance: float = 1e-6) -> float:
@@ -97,13 +100,9 @@ def pseudo_regret(decisions: NDArray[Any], problem: Problem, stream: Stream, *, 
         stream: what was played.
         tolerance: accuracy of the comparator.
     """
-    plays = np.asarray(decisions, np.float32).reshape(-1, *decisions.shape[-2:])
-    steps = plays.shape[1]
-    block = stream.read(0, steps)
-    losses = jax.jit(jax.vmap(jax.vmap(lambda x, b: jnp.mean(problem.losses(x, b))), (0, None)))(plays, block)
-    return (
-        float(np.mean(np.asarray(losses, np.float64))) - best_decision(problem, stream, steps, tolerance=tolerance).loss
-    )
+    plays = decisions.reshape(-1, *decisions.shape[-2:])
+    best = best_decision(problem, stream, plays.shape[1], tolerance=tolerance).loss
+    return played_loss(problem, plays, stream.read(0, plays.shape[1])) - best
 
 
 def joint_decisions(decisions: NDArray[Any], coordinates: Sequence[int]) -> NDArray[Any]:
@@ -154,8 +153,8 @@ def instantaneous_regret(
     for row, t in zip(decisions, at, strict=True):
         block = stream.read(0, t)
         flat = Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in block))
-        mean = jax.vmap(lambda x, b=flat: jnp.mean(problem.losses(x, b)))(jnp.asarray(row))
-        regrets.append(np.asarray(mean) - best_decision(problem, stream, t, tolerance=tolerance).loss)
+        best = best_decision(problem, stream, t, tolerance=tolerance).loss
+        regrets.append(np.array([mean_loss(problem, x, flat) for x in row]) - best)
     return np.stack(regrets)
 
 
@@ -167,6 +166,7 @@ def expert_regret(run: Record, stream: Stream) -> Doubles:
             while the best expert is common to all.
         stream: x holds the experts' losses.
     """
+    _needs(run, "local")
     steps = int(run.steps[-1])
     totals = sum(
         np.sum(stream.read(low, min(steps, low + 4096)).x, axis=(0, 1), dtype=np.float64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,10 @@ _PIECE = 2**15  # rows per piece of a sum: bounds the memory that double precisi
 
 
 class Comparator(NamedTuple):
-    """A best decision: its mean loss per sample, and how far at most that is above the minimum."""
+    """A best decision: its mean loss per sample, and how far at most that is above the minimum.
+
+    `gap` is NaN where there is no such bound: on an unbounded set, without l2.
+    """
 
     decision: NDArray[np.float64]
     loss: float
@@ -60,7 +63,8 @@ def best_decision(
         steps: the step after the last one that counts.
         start: the first step that counts.
         tolerance: the accuracy of the mean loss. On a bounded decision set it is certified by the Frank-Wolfe gap;
-            without bounds by |gradient|^2 / (2 l2) where there is l2, else |gradient| itself is brought below it.
+            without bounds by |gradient|^2 / (2 l2) where there is l2. Without both nothing bounds the accuracy: the
+            norm of the gradient is brought below the tolerance, and the gap is NaN.
         iterations: the most iterations to try; not reaching the tolerance raises.
 
     >>> from gossamer import problems, sets, streams
@@ -83,7 +87,44 @@ def best_decision(
             f"the comparator reached an accuracy of {float(found.gap):.2e} in {iterations} iterations, and "
             f"{tolerance:.0e} was asked for: raise iterations or tolerance"
         )
-    return Comparator(np.asarray(found.x), float(loss), float(found.gap))
+    certified = problem.l2 > 0 or math.isfinite(problem.domain.diameter)
+    return Comparator(np.asarray(found.x), float(loss), float(found.gap) if certified else math.nan)
+
+
+def mean_loss(problem: Problem, decision: NDArray[Any], rows: Block) -> float:
+    """The mean loss of a decision over rows of samples, in double precision.
+
+    >>> from gossamer.problems import Logistic
+    >>> round(mean_loss(Logistic(2), np.zeros(2), Block(np.ones((3, 2)), np.array([0, 1, 1]))), 6)
+    0.693147
+    """
+    with jax.enable_x64(True):
+        return float(_value(problem, *_pieces(rows), jnp.asarray(decision, jnp.float64)))
+
+
+def played_loss(problem: Problem, decisions: NDArray[Any], block: Block) -> float:
+    """The mean loss of decisions (seed, step, coordinate), each on the samples of its step, in double precision.
+
+    >>> from gossamer.problems import Linear
+    >>> played_loss(Linear(1), np.array([[[1.0], [3.0]]]), Block(np.ones((2, 1, 1)), np.zeros((2, 1))))
+    2.0
+    """
+    with jax.enable_x64(True):
+        return float(_played(problem, jnp.asarray(decisions, jnp.float64), _double(block, jnp.float64)))
+
+
+@partial(jax.jit, static_argnames="problem")
+def _played(problem: Problem, decisions: jax.Array, block: Block) -> jax.Array:
+    def at_step(x: jax.Array, samples: Block) -> jax.Array:
+        return jnp.mean(problem.losses(x, samples))
+
+    return jnp.mean(jax.vmap(jax.vmap(at_step), (0, None))(decisions, block))
+
+
+def _double(block: Block, dtype: Any) -> Block:
+    """Features, and labels that are real numbers, in this precision."""
+    x, y = jnp.asarray(block.x), jnp.asarray(block.y)
+    return Block(x.astype(dtype), y.astype(dtype) if jnp.issubdtype(y.dtype, jnp.floating) else y)
 
 
 def _best_linear(problem: Linear, rows: Block) -> Comparator:
@@ -91,7 +132,7 @@ def _best_linear(problem: Linear, rows: Block) -> Comparator:
     if isinstance(problem.domain, Everywhere):
         raise ConfigurationError("domain", problem.domain, "a bounded set: linear losses have no minimum elsewhere")
     with jax.enable_x64(True):
-        double = Block(jnp.asarray(rows.x, jnp.float64), jnp.asarray(rows.y))
+        double = _double(rows, jnp.float64)
         mean = problem.clipped_gradient_sum(jnp.zeros(problem.dim), double, None) / len(rows.y)
         best = problem.domain.linear_minimizer(mean)
         return Comparator(np.asarray(best), float(best @ mean), 0.0)
@@ -119,9 +160,7 @@ def _value(problem: Problem, pieces: Block, weights: jax.Array, x: jax.Array) ->
 
     def add(total: jax.Array, piece: tuple[Block, jax.Array]) -> tuple[jax.Array, None]:
         block, weight = piece
-        y = block.y.astype(x.dtype) if jnp.issubdtype(block.y.dtype, jnp.floating) else block.y
-        double = Block(block.x.astype(x.dtype), y)
-        return total + jnp.vdot(weight, problem.losses(x, double)), None
+        return total + jnp.vdot(weight, problem.losses(x, _double(block, x.dtype))), None
 
     total, _ = lax.scan(add, jnp.zeros((), x.dtype), (pieces, weights))
     return total
@@ -136,7 +175,7 @@ def _minimize(problem: Problem, pieces: Block, weights: jax.Array, tolerance: fl
 
     def certificate(x: jax.Array, gradient: jax.Array) -> jax.Array:
         if math.isfinite(domain.diameter):
-            return jnp.vdot(gradient, x - domain.linear_minimizer(gradient))
+            return jnp.vdot(gradient, x) + domain.support(-gradient)
         square = jnp.vdot(gradient, gradient)
         return square / (2 * problem.l2) if problem.l2 else jnp.sqrt(square)
 

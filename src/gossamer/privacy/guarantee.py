@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Basis = Literal["proven", "published", "heuristic", "none"]
+Basis = Literal["none"]
+"""Why a guarantee is believed. Nothing here is private yet, so nothing is claimed."""
 
 
 @dataclass(frozen=True)

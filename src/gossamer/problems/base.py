@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -11,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.problems.checks import check_clip, check_finite
 from gossamer.sets import DecisionSet, Everywhere
-from gossamer.sets.base import check_count, check_positive
 
 
 class Block(NamedTuple):
@@ -47,12 +47,12 @@ class Problem(ABC):
 
     def __post_init__(self) -> None:
         check_count("dim", self.dim)
-        if not isinstance(self.l2, int | float) or not 0 <= self.l2 < math.inf:
-            raise ConfigurationError("l2", self.l2, "a finite number, at least 0")
+        check_positive("l2", self.l2, zero=True)
         if self.feature_bound is not None:
             check_positive("feature_bound", self.feature_bound, "use None for features without a bound")
         if not isinstance(self.domain, DecisionSet) or self.domain.dimension not in (None, self.dim):
             raise ConfigurationError("domain", self.domain, f"a set of vectors of length {self.dim}")
+        object.__setattr__(self, "domain", self.domain.of_dimension(self.dim))
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -101,6 +101,7 @@ class Problem(ABC):
         A row whose gradient overflows contributes nothing, so that one row never moves the sum by more
         than `2 * clip`, whatever finite numbers it holds.
         """
+        check_clip(clip)
         data = self._clipped_data_gradient_sum(decision, block, clip)
         return data + block.x.shape[0] * self.l2 * decision if self.l2 else data
 
@@ -116,7 +117,7 @@ class Problem(ABC):
         return hits.astype(decision.dtype)
 
     def check(self, block: Block, *, start: int = 0) -> None:
-        """Refuse samples of the wrong shape or with impossible labels, with any leading axes.
+        """Refuse samples of the wrong shape, with features that are not finite, or with impossible labels.
 
         Errors count the first axis from `start`, and name position and kind, never a value.
         """
@@ -126,6 +127,7 @@ class Problem(ABC):
             raise DataError(f"features have shape {x.shape}; every sample needs shape {self.feature_shape}")
         if y.shape != x.shape[:leading]:
             raise DataError(f"labels have shape {y.shape}; the features need one for each of {x.shape[:leading]}")
+        check_finite(x, start)
         self._check_labels(y, start)
 
     @abstractmethod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gossamer.checks import check_positive
 from gossamer.errors import ConfigurationError, DataError
-from gossamer.sets.base import check_positive
 
 
 def check_clip(clip: float | None) -> None:
@@ -26,10 +26,10 @@ def check_class_count(classes: int | None) -> None:
     >>> check_class_count(1)
     Traceback (most recent call last):
         ...
-    gossamer.errors.ConfigurationError: classes: got 1; allowed: a whole number, at least 2.
+    gossamer.errors.ConfigurationError: classes: got 1; allowed: a whole number of at least 2.
     """
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ConfigurationError("classes", classes, "a whole number, at least 2")
+        raise ConfigurationError("classes", classes, "a whole number of at least 2")
 
 
 def check_classes(y: np.ndarray, classes: int, start: int) -> None:
@@ -43,6 +43,18 @@ def check_classes(y: np.ndarray, classes: int, start: int) -> None:
     if y.dtype.kind not in "iu":
         raise DataError(f"labels are {y.dtype}, not integers: convert them to int32, 0 to {classes - 1}")
     _refuse_first((y < 0) | (y >= classes), "label out of range", f"allowed are the integers 0 to {classes - 1}", start)
+
+
+def check_finite(x: np.ndarray, start: int) -> None:
+    """Refuse features that are NaN or infinite.
+
+    >>> check_finite(np.array([[1.0, 2.0], [np.nan, 3.0]]), start=10)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.DataError: feature not finite at position (11, 0): allowed are finite numbers
+    """
+    if not np.isfinite(np.vdot(x, x)):  # an infinite sum may also come from large numbers: look closer
+        _refuse_first(~np.isfinite(x), "feature not finite", "allowed are finite numbers", start)
 
 
 def check_targets(y: np.ndarray, start: int) -> None:

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError
 from gossamer.problems.checks import check_class_count
 from gossamer.problems.model import Model
-from gossamer.sets.base import check_count
 
 Layer = dict[str, jax.Array]
 

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes, check_targets
 from gossamer.problems.numerics import cross_entropy, row_norms, shrink
 from gossamer.sets import DecisionSet, Everywhere
-from gossamer.sets.base import check_count
 
 Apply = Callable[[Any, jax.Array], jax.Array]
 ModelLoss = Literal["cross-entropy", "squared"]

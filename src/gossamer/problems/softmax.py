@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.checks import check_count
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes
 from gossamer.problems.numerics import cross_entropy, finite_or_zero, row_norms, shrink
-from gossamer.sets.base import check_count
 
 
 @dataclass(frozen=True)

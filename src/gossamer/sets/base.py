@@ -33,6 +33,15 @@ class DecisionSet(ABC):
         self._check_dimension(g)
         return self._linear_minimizer(g)
 
+    def of_dimension(self, dim: int) -> DecisionSet:
+        """This set in so many dimensions, where it was made without a number of them."""
+        return self
+
+    def support(self, g: jax.Array) -> jax.Array:
+        """The largest <g, x> over the members x, exactly: what a certificate of optimality rests on."""
+        self._check_dimension(g)
+        return self._support(g)
+
     def contains(self, x: jax.Array, tolerance: float = 1e-5) -> jax.Array:
         """Whether `x` is a member, up to a tolerance relative to the size of the set."""
         self._check_dimension(x)
@@ -42,6 +51,9 @@ class DecisionSet(ABC):
         """The member nearest to zero: where play starts."""
         start: jax.Array = _origin(self, dim)
         return start
+
+    def _support(self, g: jax.Array) -> jax.Array:
+        return jnp.vdot(g, self._linear_minimizer(-g))
 
     @property
     def dimension(self) -> int | None:
@@ -104,30 +116,6 @@ class Everywhere(DecisionSet):
 
     def _contains(self, x: jax.Array, tolerance: float) -> jax.Array:
         return jnp.isfinite(x).all()
-
-
-def check_positive(field: str, value: float, hint: str = "") -> None:
-    """Refuse a size that is not a positive finite number.
-
-    >>> check_positive("radius", 0.0)
-    Traceback (most recent call last):
-        ...
-    gossamer.errors.ConfigurationError: radius: got 0.0; allowed: a positive finite number.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ConfigurationError(field, value, "a positive finite number", hint)
-
-
-def check_count(field: str, value: int) -> None:
-    """Refuse what is not a whole number of at least 1.
-
-    >>> check_count("dim", 0)
-    Traceback (most recent call last):
-        ...
-    gossamer.errors.ConfigurationError: dim: got 0; allowed: a whole number, at least 1.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigurationError(field, value, "a whole number, at least 1")
 
 
 def shrink_factor(norm: jax.Array, bound: float) -> jax.Array:

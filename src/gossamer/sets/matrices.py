@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
+from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError
-from gossamer.sets.base import DecisionSet, check_count, check_positive, direction
+from gossamer.sets.base import DecisionSet, direction
 from gossamer.sets.vectors import project_on_simplex
 
 POWER_TOLERANCE = 1e-5
@@ -67,6 +68,10 @@ class TraceNormBall(DecisionSet):
         right = leading_eigenvector(tall.T @ tall)
         left = direction(tall @ right)
         return -self.radius * self._flat(jnp.outer(left, right))
+
+    def _support(self, g: jax.Array) -> jax.Array:
+        # The iterative oracle falls short of the maximum, most of all where leading values coincide, as at an optimum.
+        return self.radius * jnp.linalg.svd(g.reshape(self.shape), compute_uv=False)[0]
 
     def _contains(self, x: jax.Array, tolerance: float) -> jax.Array:
         values = jnp.linalg.svd(x.reshape(self.shape), compute_uv=False)

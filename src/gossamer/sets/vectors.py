@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError
-from gossamer.sets.base import DecisionSet, check_count, check_positive, direction, shrink_factor
+from gossamer.sets.base import DecisionSet, direction, shrink_factor
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,10 @@ class Box(DecisionSet):
     def dimension(self) -> int | None:
         """As given, or the length of a bound that is a tuple."""
         return next(iter(self._lengths()), None)
+
+    def of_dimension(self, dim: int) -> Box:
+        """The box with its number of dimensions, which its radius and diameter need."""
+        return self if self.dimension is not None else replace(self, dim=dim)
 
     @property
     def radius(self) -> float:

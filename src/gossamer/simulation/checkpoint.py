@@ -5,8 +5,12 @@ A checkpoint holds raw sums and the seed. It is private and part of no export.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
+import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +18,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.core import Algorithm, Federation
 from gossamer.errors import ConfigurationError
-from gossamer.simulation.engine import World
+from gossamer.simulation.engine import Program, World
 from gossamer.simulation.tally import Tally
+from gossamer.streams import LiveStream, Stream
 
 
 class Progress(NamedTuple):
@@ -25,6 +31,41 @@ class Progress(NamedTuple):
     exchanges: int
     worlds: World
     tally: Tally
+
+
+def identity(
+    algorithm: Algorithm, stream: Stream, program: Program, seeds: list[int], noise: Callable[..., Any]
+) -> dict[str, Any]:
+    """What a resumed run must have in common with the interrupted one.
+
+    To continue with other data, other noise or another algorithm would give a result that no run gives, and use the
+    same noise over different data.
+    """
+    return {
+        "algorithm": algorithm.describe(),
+        "stream": stream.description,
+        "seeds": seeds,
+        "measure": program.measure,
+        "record": list(program.record),
+        "noise": getattr(noise, "__qualname__", repr(noise)),
+        "digest": _digest(algorithm, stream, program),
+    }
+
+
+def _digest(algorithm: Algorithm, stream: Stream, program: Program) -> str:
+    """A fingerprint of the program, of its schedules and weights at a few exchanges, and of the first samples."""
+    some = np.array([0, 1, 2, 10, 1000], np.int64)
+    parts: list[Any] = [re.sub(r" at 0x[0-9a-f]+", "", repr(program)), repr(algorithm.schedule)]
+    parts += [(name, schedule(some + 1).tolist()) for name, schedule in sorted(algorithm.public.items())]
+    if not isinstance(algorithm.topology, Federation):
+        parts += [leaf.tobytes() for leaf in jax.tree.leaves(algorithm.mixing.prepare(algorithm.topology, some))]
+    if not isinstance(stream, LiveStream):  # a live stream cannot be read twice
+        first = stream.read(0, min(8, stream.length or 8))
+        parts += [leaf.tobytes() for leaf in first]
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(part if isinstance(part, bytes) else repr(part).encode())
+    return hashed.hexdigest()
 
 
 def write(path: Path, identity: dict[str, Any], progress: Progress) -> None:
@@ -51,15 +92,19 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None) 
     """
     if not path.exists():
         return None
-    with np.load(path, allow_pickle=False) as file:
-        arrays: dict[str, NDArray[Any]] = dict(file)
-    facts = json.loads(str(arrays.pop("facts")))
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays: dict[str, NDArray[Any]] = dict(file)
+        facts = json.loads(str(arrays.pop("facts")))
+    except (ValueError, KeyError, OSError, zipfile.BadZipFile, EOFError) as broken:
+        raise ConfigurationError(
+            "checkpoint", str(path), "a file that simulate wrote", "name another file, or remove this one"
+        ) from broken
     wanted = identity | {"every": facts["every"] if every is None else every}
     for key, value in wanted.items():
-        if facts[key] != value:
-            raise ConfigurationError(
-                f"checkpoint ({key})", value, f"{facts[key]!r}, as in {path}", "name another file, or remove this one"
-            )
+        if facts.get(key) != value:
+            stored = f"{facts.get(key)!r}, as in {path}"
+            raise ConfigurationError(f"checkpoint ({key})", value, stored, "name another file, or remove this one")
     leaves = [arrays.pop(f"world/{i}") for i in range(len(jax.tree.leaves(fresh)))]
     worlds = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
     return Progress(facts["exchanges"], worlds, Tally.restore(facts["every"], arrays))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -65,16 +65,19 @@ class Feeder:
             return ()
         return self.algorithm.mixing.prepare(topology, np.zeros(1, np.int64))[0]
 
-    def inputs(self, chunk: Chunk) -> Inputs:
-        """Everything the compiled loop needs for one chunk; rows outside first, ..., stop-1 are not read."""
+    def inputs(self, chunk: Chunk, used_in: Sequence[str] = ("decide", "learn", "speak", "aggregate")) -> Inputs:
+        """Everything the compiled loop needs for one chunk; rows outside first, ..., stop-1 are not read.
+
+        Only draws for the functions in `used_in` are made: steps left over at the end decide and do nothing else.
+        """
         exchanges = chunk.origin + np.arange(chunk.length, dtype=np.int64)
         learner, server = self.algorithm.learner, self.algorithm.server
         return Inputs(
             self._block(chunk),
-            self._draws("", learner.noise, self.algorithm.learners, chunk),
-            self._draws("server/", server.noise, 1, chunk) if server else {},
+            self._draws("", _only(used_in, learner.noise), self.algorithm.learners, chunk),
+            self._draws("server/", _only(used_in, server.noise), 1, chunk) if server else {},
             {name: f(exchanges + 1).astype(np.float32) for name, f in self.algorithm.public.items()},
-            self._varying(exchanges),
+            self._varying(chunk),
         )
 
     def messages(self, chunk: Chunk) -> NDArray[np.int64]:
@@ -98,15 +101,21 @@ class Feeder:
         for name, spec in specs.items():
             each = [source.draw(prefix + name, spec, learners, low, high) for source in self.sources]
             stacked = each[0][None] if len(each) == 1 else np.stack(each)
-            # Nobody else holds these arrays, so the CPU may use them where they are.
+            # A source never touches its arrays again, so the CPU may use them where they are.
             draws[name] = jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
         return draws
 
-    def _varying(self, exchanges: NDArray[np.int64]) -> Any:
+    def _varying(self, chunk: Chunk) -> Any:
         topology = self.algorithm.topology
         if isinstance(topology, Federation) or topology.fixed:
             return {}
-        return self.algorithm.mixing.prepare(topology, exchanges)[1]
+        exchanges = chunk.origin + np.arange(chunk.first, chunk.stop, dtype=np.int64)
+        arrays = self.algorithm.mixing.prepare(topology, exchanges)[1]
+        return jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), arrays)
+
+
+def _only(used_in: Sequence[str], specs: Mapping[str, NoiseSpec]) -> dict[str, NoiseSpec]:
+    return {name: spec for name, spec in specs.items() if spec.used_in in used_in}
 
 
 def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:
@@ -128,5 +137,13 @@ def chunk_length(algorithm: Algorithm, seeds: int, block: int) -> int:
     """
     draws = seeds * sum(spec.size for spec in algorithm.learner.noise.values())
     samples = max(1, block) * math.prod(algorithm.problem.feature_shape)
-    exchanges = _CHUNK_BYTES // (4 * algorithm.learners * (draws + samples))
-    return 1 << (max(1, min(_LONGEST_CHUNK, exchanges)).bit_length() - 1)
+    values = algorithm.learners * (draws + samples) + _changing_weights(algorithm)
+    return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * values))).bit_length() - 1)
+
+
+def _changing_weights(algorithm: Algorithm) -> int:
+    """How many mixing weights change at every exchange."""
+    if isinstance(algorithm.topology, Federation) or algorithm.topology.fixed:
+        return 0
+    arrays = algorithm.mixing.prepare(algorithm.topology, np.zeros(1, np.int64))[1]
+    return sum(leaf.size for leaf in jax.tree.leaves(arrays))

@@ -39,7 +39,7 @@ class Run:
         losses: (rows, learners) mean loss per sample over the steps since the row before; "joint" has one column.
         accuracy: (rows, learners) share of correct predictions likewise; None for problems without classes.
         consensus: (rows,) mean squared distance of the decisions from their average, likewise.
-        decisions: (learners, coordinates) the last decisions played.
+        decisions: (learners, coordinates) what each learner would play next.
         messages: how many messages were sent, every gossip step counted.
         bytes: their size.
         wall_time: seconds.
@@ -90,9 +90,10 @@ class Run:
         return figure([self])
 
     def save(self, directory: str | Path, *, public_data: bool = False) -> None:
-        """Write `run.json` and `run.npz` into a directory.
+        """Write `run.json` and `run.npz` into a directory, readable by their owner only.
 
-        The seed is left out unless the data are declared public: seed plus messages is the raw data.
+        They are as private as the data. The seed is left out unless the data are declared public: seed plus messages is
+        the raw data.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -104,6 +105,8 @@ class Run:
         if public_data:
             facts["seed"] = self.seed
         (directory / "run.json").write_text(json.dumps(facts, indent=2))
+        for name in ("run.npz", "run.json"):
+            (directory / name).chmod(0o600)
 
     @staticmethod
     def load(directory: str | Path) -> Run:

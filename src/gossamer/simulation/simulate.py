@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.checks import check_count, check_seed
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy import FastNoise, NoiseSource
@@ -83,7 +84,9 @@ def simulate(
     begun = time.perf_counter()
     feeder = Feeder(algorithm, stream, tuple(noise(s) for s in chosen))
     program = Program.of(algorithm, stream.shared, measure, tuple(record))
-    keeper = _Keeper(None if checkpoint is None else Path(checkpoint), _identity(algorithm, stream, program, chosen))
+    keeper = _Keeper()
+    if checkpoint is not None:
+        keeper = _Keeper(Path(checkpoint), checkpoints.identity(algorithm, stream, program, chosen, noise))
     exchanges = algorithm.schedule.exchanges(steps)
     done = keeper.resume(_fresh(program, len(chosen)), every, exchanges)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
@@ -121,14 +124,16 @@ def _play_all(
         advance(exchanges)
 
     exchanges = done.exchanges
-    for chunk in plan:
-        inputs = feeder.inputs(chunk)  # JAX computes the chunk before meanwhile, on another core
-        worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
+    try:
+        for chunk in plan:
+            inputs = feeder.inputs(chunk)  # JAX computes the chunk before meanwhile, on another core
+            worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
+            unseen()
+            unseen = partial(look, chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs)
+            exchanges = chunk.origin + chunk.stop
+    finally:  # also when a live stream ends early: what was played is not lost
         unseen()
-        unseen = partial(look, chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs)
-        exchanges = chunk.origin + chunk.stop
-    unseen()
-    keeper.keep(Progress(exchanges, worlds, tally), now=True)
+        keeper.keep(Progress(exchanges, worlds, tally), now=True)
     return Progress(exchanges, worlds, tally)
 
 
@@ -137,7 +142,7 @@ def _play_rest(feeder: Feeder, program: Program, steps: int, done: Progress) -> 
     played = sum(s.exchanges * s.block for s in feeder.algorithm.schedule.segments(steps))
     rest = steps - played
     chunk = Chunk(done.exchanges, 1, 0, 1, rest, played)
-    inputs = feeder.inputs(chunk)
+    inputs = feeder.inputs(chunk, used_in=("decide",))
     decisions, outputs = engine.play(program, done.worlds, engine.at(inputs, 0))
     if rest:
         outputs = jax.tree.map(lambda leaf: np.asarray(leaf)[None], outputs)
@@ -156,8 +161,8 @@ def _rows(program: Program, x: Any, block: int) -> int:
 class _Keeper:
     """Resumes from the checkpoint and keeps it up to date, at most every few seconds."""
 
-    path: Path | None
-    identity: dict[str, Any]
+    path: Path | None = None
+    identity: dict[str, Any] = field(default_factory=dict)
     written: float = 0.0
 
     def resume(self, fresh: World, every: int | None, exchanges: int) -> Progress:
@@ -176,16 +181,6 @@ class _Keeper:
             self.written = time.monotonic()
 
 
-def _identity(algorithm: Algorithm, stream: Stream, program: Program, seeds: list[int]) -> dict[str, Any]:
-    return {
-        "algorithm": algorithm.describe(),
-        "stream": stream.description,
-        "seeds": seeds,
-        "measure": program.measure,
-        "record": list(program.record),
-    }
-
-
 def _fresh(program: Program, seeds: int) -> World:
     world = engine.start(program)
     worlds: World = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], seeds, axis=0), world)
@@ -193,11 +188,11 @@ def _fresh(program: Program, seeds: int) -> World:
 
 
 def _seeds(seed: int | None, seeds: Sequence[int] | None) -> list[int]:
-    if (seed is None) == (seeds is None) or (seeds is not None and not seeds):
+    if (seed is None) == (seeds is None) or (seeds is not None and not len(seeds)):
         raise ConfigurationError(
             "seed", seed if seeds is None else seeds, "either seed=number or seeds=[...]", "try seed=0"
         )
-    return [int(s) for s in seeds] if seeds is not None else [int(seed)]  # type: ignore[arg-type]
+    return [check_seed(one) for one in ([seed] if seeds is None else seeds)]
 
 
 def _check(
@@ -214,8 +209,9 @@ def _check(
         raise ConfigurationError(
             "stream", f"{stream.learners} learners", f"{algorithm.learners}, as on {algorithm.topology.name}"
         )
-    if steps < 1:
-        raise ConfigurationError("steps", steps, "a whole number of at least 1")
+    for name, given in (("steps", steps), ("every", every), ("chunk", chunk)):
+        if given is not None:
+            check_count(name, given)
     if stream.length is not None and steps > stream.length:
         raise DataError(f"{steps} steps were asked for, and the stream has {stream.length} steps")
     if algorithm.schedule.exchanges(steps) < 1:
@@ -228,13 +224,8 @@ def _check(
         raise ConfigurationError(
             "measure", measure, "'global' or 'local'", f"{algorithm.name} learners each own a whole decision"
         )
-    if chunk is not None and chunk < 1:
-        raise ConfigurationError("chunk", chunk, "a whole number of at least 1")
-    if every is not None and every < 1:
-        raise ConfigurationError("every", every, "a whole number of at least 1")
-    for name in record:
-        if name not in RECORDS:
-            raise ConfigurationError("record", name, f"any of {RECORDS}")
+    if isinstance(record, str) or not set(record) <= set(RECORDS):
+        raise ConfigurationError("record", record, f"a list with any of {RECORDS}", "try record=['messages']")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from gossamer.simulation.tally import Tally
 def report(algorithm: Algorithm, program: Program, tally: Tally, decisions: NDArray[np.float32]) -> Run:
     """The run, with a seed axis first in every array but `steps`."""
     sums = tally.sums
-    rows = np.maximum(sums["rows"], 1)[:, None, None]
+    rows = np.where(sums["rows"] > 0, sums["rows"], np.nan)[:, None, None]  # a row without samples has no loss
     messages = int(sums["messages"].sum())
     return Run(
         algorithm=algorithm.describe(),
@@ -40,9 +41,15 @@ def report(algorithm: Algorithm, program: Program, tally: Tally, decisions: NDAr
 
 def _message_bytes(algorithm: Algorithm, program: Program) -> float:
     """The size of a message; in a federation the mean of one up and one down."""
-    said, broadcast = jax.eval_shape(lambda: engine.first_messages(program, list(algorithm.public)))
-    up = _bytes(said) / program.learners
-    return (up + _bytes(broadcast)) / 2 if isinstance(algorithm.topology, Federation) else up
+    up, down = _message_sizes(program, tuple(algorithm.public))
+    return (up + down) / 2 if isinstance(algorithm.topology, Federation) else up
+
+
+@lru_cache(maxsize=1024)
+def _message_sizes(program: Program, public: tuple[str, ...]) -> tuple[float, float]:
+    """Bytes of a learner's message and of the server's; kept, since finding out means tracing the learner."""
+    said, broadcast = jax.eval_shape(lambda: engine.first_messages(program, public))
+    return _bytes(said) / program.learners, _bytes(broadcast)
 
 
 def _bytes(tree: Any) -> int:

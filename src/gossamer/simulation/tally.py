@@ -18,7 +18,8 @@ class Tally:
 
     def __init__(self, every: int) -> None:
         self.every = every
-        self.sums: dict[str, Doubles] = {}
+        self.rows = 0
+        self._sums: dict[str, Doubles] = {}  # with room for more rows than there are
         self.transcript: dict[str, list[NDArray[Any]]] = {}
 
     def add(self, exchange: int, outputs: Outputs, *, rows: int, steps: int, messages: NDArray[np.int64] | int) -> None:
@@ -45,12 +46,18 @@ class Tally:
     def _add(self, name: str, exchange: int, values: Doubles) -> None:
         window = (exchange + np.arange(len(values))) // self.every
         edges = np.flatnonzero(np.diff(window, prepend=-1))
-        old = self.sums.get(name, np.zeros((0, *values.shape[1:])))
-        missing = int(window[-1]) + 1 - len(old)
-        if missing > 0:
-            old = np.concatenate([old, np.zeros((missing, *values.shape[1:]))])
-        old[window[edges]] += np.add.reduceat(values, edges, axis=0)
-        self.sums[name] = old
+        self.rows = max(self.rows, int(window[-1]) + 1)
+        sums = self._sums.get(name, np.zeros((0, *values.shape[1:])))
+        if len(sums) < self.rows:
+            room = np.zeros((max(self.rows, 2 * len(sums)), *values.shape[1:]))
+            room[: len(sums)] = sums
+            sums = self._sums[name] = room
+        sums[window[edges]] += np.add.reduceat(values, edges, axis=0)
+
+    @property
+    def sums(self) -> dict[str, Doubles]:
+        """The sums of every row, by name."""
+        return {name: values[: self.rows] for name, values in self._sums.items()}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything as named arrays, for a checkpoint."""
@@ -64,7 +71,7 @@ class Tally:
         for name, values in arrays.items():
             kind, _, key = name.partition("/")
             if kind == "sums":
-                tally.sums[key] = values
+                tally._sums[key], tally.rows = values, len(values)
             elif kind == "transcript":
                 tally.transcript[key] = [values]
         return tally

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.problems.base import Block
 from gossamer.streams.base import (
@@ -14,8 +15,6 @@ from gossamer.streams.base import (
     as_features,
     as_labels,
     as_records,
-    check_count,
-    check_seed,
     generator,
 )
 from gossamer.streams.partition import Partition, Rest, shares_of

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.errors import ConfigurationError, DataError
+from gossamer.checks import check_count
+from gossamer.errors import DataError
 from gossamer.problems.base import Block
 
 Array = NDArray[Any]
@@ -108,27 +109,6 @@ def generator(seed: int, purpose: str, *counters: int) -> np.random.Generator:
     """
     key = (zlib.crc32(purpose.encode()), *counters)
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
-
-
-def check_count(field: str, given: int, least: int = 1) -> None:
-    """Refuse what is not a whole number of at least `least`.
-
-    >>> check_count("learners", 0)
-    Traceback (most recent call last):
-        ...
-    gossamer.errors.ConfigurationError: learners: got 0; allowed: a whole number of at least 1.
-    """
-    whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
-    if not whole or given < least:
-        raise ConfigurationError(field, given, f"a whole number of at least {least}")
-
-
-def check_seed(seed: int) -> None:
-    """Refuse a seed that is not a whole number of at least 0.
-
-    >>> check_seed(3)
-    """
-    check_count("seed", seed, least=0)
 
 
 def as_features(values: Any, name: str = "x") -> Array:

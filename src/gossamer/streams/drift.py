@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.problems.base import Block
-from gossamer.streams.base import Stream, check_count, check_seed
+from gossamer.streams.base import Stream
 from gossamer.streams.pages import Pages
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError
-from gossamer.streams.base import Array, check_count, check_seed, generator
+from gossamer.streams.base import Array, generator
 from gossamer.streams.pages import Generated
 
 

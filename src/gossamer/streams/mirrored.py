@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from gossamer.checks import check_count
 from gossamer.problems.base import Block
-from gossamer.streams.base import Stream, check_count
+from gossamer.streams.base import Stream
 
 
 class Mirrored(Stream):

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gossamer.checks import check_count, check_seed
 from gossamer.problems.base import Block
-from gossamer.streams.base import Array, Stream, check_count, check_seed, generator
+from gossamer.streams.base import Array, Stream, generator
 
 Draw = Callable[[np.random.Generator, int], tuple[Array, ...]]
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from gossamer.checks import check_count
 from gossamer.errors import DataError
-from gossamer.streams.base import Array, check_count
+from gossamer.streams.base import Array
 from gossamer.streams.pages import Generated
 
 POKER_CLASSES = (

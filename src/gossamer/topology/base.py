@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -98,7 +97,7 @@ class Topology(ABC):
 
     def _row(self, learner: int, exchange: int) -> tuple[Integers, Floats]:
         if not 0 <= learner < self.learners:
-            raise ConfigurationError("learner", learner, f"an integer from 0 to {self.learners - 1}")
+            raise ConfigurationError("learner", learner, f"a whole number from 0 to {self.learners - 1}")
         weights = self.sparse(exchange)
         row = slice(weights.indptr[learner], weights.indptr[learner + 1])
         return weights.indices[row], weights.data[row]
@@ -112,18 +111,6 @@ def as_exchanges(exchanges: Integers | int) -> NDArray[np.int64]:
     if numbers.size and not (numbers.min() >= 0 and numbers.max() <= LAST_EXCHANGE):
         raise ConfigurationError("exchanges", "a number outside", "integers from 0 to 2^62")
     return numbers.astype(np.int64)
-
-
-def as_integer(field: str, value: Any, least: int, most: int | None = None) -> int:
-    """The value as an int, refused unless it is an integer from `least` to `most`."""
-    allowed = f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ConfigurationError(field, value, allowed) from None
-    if isinstance(value, bool) or number < least or (most is not None and number > most):
-        raise ConfigurationError(field, value, allowed)
-    return number
 
 
 def padded(weights: sparse.csr_array) -> Neighbours:

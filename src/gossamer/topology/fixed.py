@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from gossamer.checks import check_count
 from gossamer.topology import weights as rules
 from gossamer.topology.base import (
     DENSE_LIMIT,
@@ -17,7 +18,6 @@ from gossamer.topology.base import (
     Neighbours,
     Topology,
     as_exchanges,
-    as_integer,
     padded,
 )
 
@@ -87,7 +87,7 @@ class FixedTopology(Topology):
 
     def is_strongly_connected(self, window: int = 1) -> bool:
         """Whether news from every learner reaches every other one; the window does not matter here."""
-        as_integer("window", window, least=1)
+        check_count("window", window, least=1)
         return rules.is_connected(self._matrix)
 
 

@@ -8,9 +8,10 @@ import networkx as nx
 import numpy as np
 from scipy import sparse
 
+from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.topology import weights as rules
-from gossamer.topology.base import DENSE_LIMIT, Floats, as_integer
+from gossamer.topology.base import DENSE_LIMIT, Floats
 from gossamer.topology.fixed import FixedTopology
 
 MOST_DIMENSIONS = 20
@@ -22,7 +23,7 @@ def ring(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     >>> round(ring(4).spectral_gap(), 6)
     0.666667
     """
-    return _build(f"ring({n})", nx.cycle_graph(as_integer("n", n, 1)), weights)
+    return _build(f"ring({n})", nx.cycle_graph(check_count("n", n, 1)), weights)
 
 
 def path(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
@@ -31,7 +32,7 @@ def path(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     >>> path(3).hears(0)
     ((1, 0.333...),)
     """
-    return _build(f"path({n})", nx.path_graph(as_integer("n", n, 1)), weights)
+    return _build(f"path({n})", nx.path_graph(check_count("n", n, 1)), weights)
 
 
 def complete(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
@@ -41,7 +42,7 @@ def complete(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     array([0.25, 0.25, 0.25, 0.25])
     """
     # Its weights are n-by-n by nature.
-    return _build(f"complete({n})", nx.complete_graph(as_integer("n", n, 1, most=DENSE_LIMIT)), weights)
+    return _build(f"complete({n})", nx.complete_graph(check_count("n", n, 1, most=DENSE_LIMIT)), weights)
 
 
 def star(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
@@ -50,7 +51,7 @@ def star(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     >>> star(3).hears(2)
     ((0, 0.333...),)
     """
-    return _build(f"star({n})", nx.star_graph(as_integer("n", n, 1) - 1), weights)
+    return _build(f"star({n})", nx.star_graph(check_count("n", n, 1) - 1), weights)
 
 
 def torus(rows: int, columns: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
@@ -59,7 +60,7 @@ def torus(rows: int, columns: int, *, weights: str | Floats = "metropolis") -> F
     >>> [speaker for speaker, weight in torus(3, 4).hears(0)]
     [1, 3, 4, 8]
     """
-    rows, columns = as_integer("rows", rows, 1), as_integer("columns", columns, 1)
+    rows, columns = check_count("rows", rows, 1), check_count("columns", columns, 1)
     return _build(f"torus({rows}, {columns})", nx.grid_2d_graph(rows, columns, periodic=True), weights)
 
 
@@ -69,7 +70,7 @@ def hypercube(dimension: int, *, weights: str | Floats = "metropolis") -> FixedT
     >>> [speaker for speaker, weight in hypercube(3).hears(5)]
     [1, 4, 7]
     """
-    dimension = as_integer("dimension", dimension, 0, most=MOST_DIMENSIONS)
+    dimension = check_count("dimension", dimension, 0, most=MOST_DIMENSIONS)
     cube = nx.hypercube_graph(dimension) if dimension else nx.empty_graph(1)
     return _build(f"hypercube({dimension})", cube, weights)
 
@@ -80,8 +81,8 @@ def watts_strogatz(n: int, k: int, p: float, *, seed: int, weights: str | Floats
     >>> watts_strogatz(20, 4, 0.3, seed=1).links(np.arange(1))
     array([80])
     """
-    n, seed = as_integer("n", n, 1), as_integer("seed", seed, 0)
-    k = as_integer("k", k, 0, most=n)
+    n, seed = check_count("n", n), check_seed(seed)
+    k = check_count("k", k, 0, most=n)
     graph = nx.watts_strogatz_graph(n, k, _probability("p", p), seed=seed)
     return _build(f"watts_strogatz({n}, {k}, {p})", graph, weights, "change the seed, raise k or lower p")
 
@@ -92,7 +93,7 @@ def erdos_renyi(n: int, p: float, *, seed: int, weights: str | Floats = "metropo
     >>> erdos_renyi(10, 0.5, seed=1).is_doubly_stochastic()
     True
     """
-    n, seed = as_integer("n", n, 1), as_integer("seed", seed, 0)
+    n, seed = check_count("n", n), check_seed(seed)
     graph = nx.fast_gnp_random_graph(n, _probability("p", p), seed=seed)
     return _build(f"erdos_renyi({n}, {p})", graph, weights, "change the seed, or raise p")
 
@@ -103,8 +104,8 @@ def random_regular(n: int, degree: int, *, seed: int, weights: str | Floats = "m
     >>> len(random_regular(10, 3, seed=1).hears(7))
     3
     """
-    n, seed = as_integer("n", n, 1), as_integer("seed", seed, 0)
-    degree = as_integer("degree", degree, 0, most=n - 1)
+    n, seed = check_count("n", n), check_seed(seed)
+    degree = check_count("degree", degree, 0, most=n - 1)
     if n * degree % 2:
         raise ConfigurationError(
             "degree", degree, "an even n * degree", f"take degree={degree + 1} or one learner more"
@@ -120,7 +121,7 @@ def isolated(n: int) -> FixedTopology:
     (array([[1., 0.],
            [0., 1.]]), array([0]))
     """
-    identity = sparse.eye_array(as_integer("n", n, 1)).tocsr()
+    identity = sparse.eye_array(check_count("n", n, 1)).tocsr()
     return FixedTopology(f"isolated({n})", directed=False, weights="metropolis", matrix=identity)
 
 
@@ -132,7 +133,7 @@ def directed_ring(n: int, *, weights: str | Floats = "push-sum") -> FixedTopolog
            [0.5, 0.5, 0. ],
            [0. , 0.5, 0.5]])
     """
-    graph = nx.cycle_graph(as_integer("n", n, 1), create_using=nx.DiGraph)
+    graph = nx.cycle_graph(check_count("n", n, 1), create_using=nx.DiGraph)
     return _build(f"directed_ring({n})", graph, weights)
 
 
@@ -142,7 +143,7 @@ def directed_exponential(n: int, *, weights: str | Floats = "push-sum") -> Fixed
     >>> [speaker for speaker, weight in directed_exponential(8).hears(0)]
     [4, 6, 7]
     """
-    jumps = [2**power for power in range((as_integer("n", n, 1) - 1).bit_length())]
+    jumps = [2**power for power in range((check_count("n", n, 1) - 1).bit_length())]
     graph = nx.empty_graph(n, create_using=nx.DiGraph)
     graph.add_edges_from((i, (i + jump) % n) for i in range(n) for jump in jumps)
     return _build(f"directed_exponential({n})", graph, weights)

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError
-from gossamer.topology.base import DENSE_LIMIT, Integers, Topology, as_exchanges, as_integer, dense
+from gossamer.topology.base import DENSE_LIMIT, Integers, Topology, as_exchanges, dense
 from gossamer.topology.fixed import FixedTopology
 
 CHANGING_DENSE_LIMIT = 128
@@ -97,7 +98,7 @@ class Gossip:
     steps: int = 1
 
     def __post_init__(self) -> None:
-        as_integer("steps", self.steps, least=1)
+        check_count("steps", self.steps, least=1)
 
     def prepare(self, topology: Topology, exchanges: Integers) -> tuple[Arrays, Arrays]:
         """Arrays for `mix`; a topology that is fixed has no varying part."""
@@ -137,18 +138,22 @@ class AcceleratedGossip:
     theta: float | None = None
 
     def __post_init__(self) -> None:
-        as_integer("steps", self.steps, least=1)
+        check_count("steps", self.steps, least=1)
         if self.theta is not None and not 0.0 <= self.theta <= 1.0:
             raise ConfigurationError("theta", self.theta, "from 0 to 1, or None for that of Lemma F.1")
 
-    def prepare(self, topology: Topology, exchanges: Integers) -> tuple[Arrays, Arrays]:
-        """Arrays for `mix`: all of them are the same in all exchanges."""
-        as_exchanges(exchanges)
+    def check(self, topology: Topology) -> None:
+        """Refuse a topology that the acceleration is not made for."""
         if not (isinstance(topology, FixedTopology) and topology.is_doubly_stochastic() and topology.is_symmetric()):
             raise ConfigurationError(
                 "topology", topology.name, "fixed, symmetric and doubly stochastic for accelerated gossip",
                 "use metropolis or lazy weights on an undirected graph, or plain Gossip",
             )  # fmt: skip
+
+    def prepare(self, topology: Topology, exchanges: Integers) -> tuple[Arrays, Arrays]:
+        """Arrays for `mix`: all of them are the same in all exchanges."""
+        as_exchanges(exchanges)
+        self.check(topology)
         theta = accelerated_theta(topology) if self.theta is None else self.theta
         if topology.learners <= DENSE_LIMIT:
             rows = _polynomials(topology.matrix(), self.steps, theta)
@@ -184,7 +189,7 @@ def accelerated_block(topology: Topology, horizon: int) -> int:
     >>> accelerated_block(topology.ring(25, weights="lazy"), horizon=10_000)
     601
     """
-    n, rounds = topology.learners, as_integer("horizon", horizon, least=1)
+    n, rounds = topology.learners, check_count("horizon", horizon)
     return math.ceil(4.0 * math.log(n * rounds * math.sqrt(14.0 * n)) / math.sqrt(_positive_gap(topology)))
 
 
@@ -197,7 +202,7 @@ def polynomial_matrix(matrix: NDArray[np.float64], steps: int, theta: float) -> 
     """
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.allclose(matrix, matrix.T, atol=1e-9):
         raise ConfigurationError("matrix", f"an array of shape {matrix.shape}", "a symmetric square matrix")
-    return _polynomials(matrix, as_integer("steps", steps, least=0), theta)[0][0]
+    return _polynomials(matrix, check_count("steps", steps, least=0), theta)[0][0]
 
 
 def to_float32(weights: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.topology import weights as rules
 from gossamer.topology.base import (
@@ -23,7 +24,6 @@ from gossamer.topology.base import (
     Neighbours,
     Topology,
     as_exchanges,
-    as_integer,
     padded,
     unpadded,
 )
@@ -97,7 +97,7 @@ class Alternating(ChangingTopology):
     def is_strongly_connected(self, window: int = 1) -> bool:
         """Whether the union over every `window` consecutive exchanges, wherever it starts, is connected."""
         period = len(self.parts)
-        length = min(as_integer("window", window, least=1), period)
+        length = min(check_count("window", window, least=1), period)
         turns = [[self.parts[(start + turn) % period] for turn in range(length)] for start in range(period)]
         return all(rules.is_connected(_union(parts)) for parts in turns)
 
@@ -160,7 +160,7 @@ class RandomMatching(ChangingTopology):
 
     def is_strongly_connected(self, window: int = 1) -> bool:
         """Checks the graph of all pairs that may meet, which is complete; no window makes it certain."""
-        as_integer("window", window, least=1)
+        check_count("window", window, least=1)
         return True
 
 
@@ -170,7 +170,7 @@ def random_matching(n: int, *, seed: int) -> RandomMatching:
     >>> random_matching(5, seed=1).links(np.arange(2))
     array([4, 4])
     """
-    return RandomMatching(as_integer("n", n, 1), as_integer("seed", seed, 0))
+    return RandomMatching(check_count("n", n), check_seed(seed))
 
 
 @final
@@ -240,7 +240,7 @@ def with_link_failures(topology: FixedTopology, probability: float, *, seed: int
         )  # fmt: skip
     if not 0.0 <= probability < 1.0:
         raise ConfigurationError("probability", probability, "at least 0 and less than 1")
-    return FailingLinks(topology, float(probability), as_integer("seed", seed, 0))
+    return FailingLinks(topology, float(probability), check_seed(seed))
 
 
 def _number_links(speakers: Integers, directed: bool) -> tuple[NDArray[np.int64], int]:
