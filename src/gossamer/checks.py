@@ -25,12 +25,12 @@ def check_count(field: str, given: Any, least: int = 1, most: int | None = None)
 
 
 def check_seed(seed: Any) -> int:
-    """The seed as an int; refused unless it is a whole number that fits 64 bits.
+    """The seed as an int; refused unless it is a whole number of at least 0.
 
     >>> check_seed(3)
     3
     """
-    return check_count("seed", seed, least=0, most=2**64 - 1)
+    return check_count("seed", seed, least=0)
 
 
 def check_positive(field: str, given: Any, hint: str = "", *, zero: bool = False) -> float:

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.checks import check_seed
+from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError
 
 Law = Literal["laplace", "gaussian"]
@@ -79,7 +79,7 @@ class FastNoise:
     seed: int
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        check_count("seed", self.seed, least=0, most=2**64 - 1)
 
     def draw(self, name: str, spec: NoiseSpec, learners: int, start: int, stop: int) -> NDArray[np.float32]:
         """Draws of exchanges `start` to `stop` for all learners: axes (learner, exchange, *spec.shape)."""
@@ -151,15 +151,15 @@ def _fill_laplace(words: NDArray[np.uint32], out: NDArray[np.float32]) -> None:
 
 
 def _fill_gaussian(words: NDArray[np.uint32], out: NDArray[np.float32]) -> None:
-    """By Box and Muller: a radius from one word and an angle from the next give two values."""
-    radius, angle = words[..., 0::2].astype(np.float32), words[..., 1::2].astype(np.float32)
+    """By Box and Muller: a radius from one word and an angle from another give two values."""
+    half = words.shape[-1] // 2
+    radius, angle = words[..., :half].astype(np.float32), words[..., half:].astype(np.float32)
     radius += np.float32(0.5)
     radius *= np.float32(2**-32)
     np.log(radius, out=radius)
     radius *= np.float32(-2)
     np.sqrt(radius, out=radius)
     angle *= np.float32(2 * np.pi * 2**-32)
-    half = radius.shape[-1]
     np.multiply(radius, np.cos(angle), out=out[..., :half])
     rest = out.shape[-1] - half
     np.multiply(radius[..., :rest], np.sin(angle[..., :rest]), out=out[..., half:])

@@ -33,26 +33,26 @@ class Tally:
             messages: messages sent in each exchange.
         """
         count = outputs.loss.shape[0]
-        fields = {"loss": outputs.loss, "correct": outputs.correct, "disagreement": outputs.disagreement}
+        window = (exchange + np.arange(count)) // self.every
+        edges = np.flatnonzero(np.diff(window, prepend=-1))
+        self.rows = max(self.rows, int(window[-1]) + 1)
+        shown = {"loss": outputs.loss, "correct": outputs.correct, "disagreement": outputs.disagreement}
+        fields: dict[str, Any] = shown | {"rows": rows, "steps": steps, "messages": messages, "exchanges": 1}
         for name, values in fields.items():
             if values is not None:
-                self._add(name, exchange, np.asarray(values, np.float64))
-        for name, one in (("rows", rows), ("steps", steps), ("messages", messages), ("exchanges", 1)):
-            self._add(name, exchange, np.broadcast_to(np.asarray(one, np.float64), count))
+                each = np.broadcast_to(values, count) if np.ndim(values) == 0 else np.asarray(values)
+                self._add(name, window[edges], np.add.reduceat(each, edges, axis=0, dtype=np.float64))
         for path, leaf in jax.tree_util.tree_leaves_with_path(outputs.transcript):
             name = path[0].key + jax.tree_util.keystr(path[1:])  # "messages", or "messages.value", "messages.mass"
             self.transcript.setdefault(name, []).append(np.asarray(leaf))
 
-    def _add(self, name: str, exchange: int, values: Doubles) -> None:
-        window = (exchange + np.arange(len(values))) // self.every
-        edges = np.flatnonzero(np.diff(window, prepend=-1))
-        self.rows = max(self.rows, int(window[-1]) + 1)
+    def _add(self, name: str, rows: NDArray[np.int64], values: Doubles) -> None:
         sums = self._sums.get(name, np.zeros((0, *values.shape[1:])))
         if len(sums) < self.rows:
             room = np.zeros((max(self.rows, 2 * len(sums)), *values.shape[1:]))
             room[: len(sums)] = sums
             sums = self._sums[name] = room
-        sums[window[edges]] += np.add.reduceat(values, edges, axis=0)
+        sums[rows] += values
 
     @property
     def sums(self) -> dict[str, Doubles]:

@@ -37,9 +37,13 @@ class ArrayStream(Stream):
         self._x, self._y, self._order = x, y, order
         self.learners, self.length, self.shared = learners, len(order), learners is None
         self.features, self.occurrences, self.description = x.shape[1:], occurrences, description
+        self._in_order = np.array_equal(order.ravel(), np.arange(order.size))
 
     def _read(self, start: int, stop: int) -> Block:
         rows = self._order[start:stop]
+        if self._in_order:  # nothing to gather: data that are in order already are read where they are
+            records = slice(start * rows.shape[1], stop * rows.shape[1])
+            return Block(*(leaf[records].reshape(*rows.shape, *leaf.shape[1:]) for leaf in (self._x, self._y)))
         return Block(np.take(self._x, rows, axis=0), np.take(self._y, rows))
 
 

@@ -54,6 +54,8 @@ class Stream(ABC):
     def read(self, start: int, stop: int) -> Block:
         """The samples of steps start, ..., stop-1: x (steps, n, features...) float32 and y (steps, n).
 
+        The arrays may be views of the stream's own data: nobody changes them, neither the reader nor the stream.
+
         A common stream has its batch where others have learners: x (steps, batch, features...), y (steps,
         batch).
         """
