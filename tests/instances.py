@@ -23,7 +23,7 @@ def problem() -> Problem:
 
 def network(name: str, learners: int, order: list[int] | None = None) -> Any:
     """What an algorithm of this name runs on; `order` renames the learners of the graph."""
-    if REGISTRY[name].network == "federation":
+    if REGISTRY[name].network != "graph":
         return learners
     graph = nx.path_graph(learners) if learners < 3 else nx.lollipop_graph(3, learners - 3)
     renamed = nx.relabel_nodes(graph, dict(enumerate(order or range(learners))))

@@ -1,4 +1,4 @@
-"""The documentation is true: every example prints what it says, every link leads somewhere, the reference is current."""
+"""The documentation is true: examples print what they say, links lead somewhere, the reference is current."""
 
 from __future__ import annotations
 

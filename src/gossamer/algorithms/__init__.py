@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from gossamer.algorithms.ad_ftgl import ad_ftgl
 from gossamer.algorithms.centralized_ogd import centralized_ogd
@@ -17,17 +18,17 @@ from gossamer.core import Algorithm
 
 @dataclass(frozen=True)
 class Entry:
-    """One algorithm: the function that makes it, whether it runs on a graph or a federation, and required options.
+    """One algorithm: the function that makes it, the network it runs on, and options that make a small instance.
 
     Attributes:
-        make: called as make(problem, topology or number of learners, **options).
-        network: "graph" or "federation" (a number of learners).
+        make: called as make(problem, topology, **options) on a "graph", else as make(problem, learners, **options).
+        network: "graph", "server" or "none".
         summary: one line for tables.
         example: options that make a small instance, for the contract tests and the documentation.
     """
 
     make: Callable[..., Algorithm]
-    network: str
+    network: Literal["graph", "server", "none"]
     summary: str
     example: Mapping[str, object]
 
@@ -36,12 +37,12 @@ REGISTRY: Mapping[str, Entry] = {
     "d_ogd": Entry(d_ogd, "graph", "decentralised online gradient descent", {"step": 0.1}),
     "d_ftrl": Entry(d_ftrl, "graph", "decentralised dual averaging", {"step": 0.1}),
     "ad_ftgl": Entry(ad_ftgl, "graph", "accelerated gossip in coupled blocks (Wan et al. 2024)", {"block": 3}),
-    "centralized_ogd": Entry(centralized_ogd, "federation", "a server sees every gradient", {"step": 0.1}),
-    "local_ogd": Entry(local_ogd, "federation", "every learner alone, no communication", {"step": 0.1}),
+    "centralized_ogd": Entry(centralized_ogd, "server", "a server sees every gradient", {"step": 0.1}),
+    "local_ogd": Entry(local_ogd, "none", "every learner alone, no communication", {"step": 0.1}),
     "noisy_ogd": Entry(noisy_ogd, "graph", "d_ogd with uncalibrated noise on messages", {"step": 0.1, "scale": 0.1}),
     "noisy_federated": Entry(
         noisy_federated,
-        "federation",
+        "server",
         "federated averaging with uncalibrated noise on local steps",
         {"step": 0.1, "scale": 0.1, "local_steps": 4},
     ),

@@ -64,7 +64,8 @@ def simulate(
         measure: "global": each decision on the samples of all learners; "local": on the learner's own; "joint": the
             decision put together from the coordinates that each learner controls, on all samples.
         every: exchanges per row of the result, each row a mean over all its steps; by default about 1000 rows.
-        record: any of "decisions" and "messages": the transcript an observer would see.
+        record: any of "decisions" and "messages": the transcript of what was played and said. Of accelerated gossip it
+            holds the first iterate of each exchange; the others are public linear functions of the first ones.
         chunk: exchanges per compiled call; by default what keeps the inputs of a call at a few megabytes.
         debug: run the same functions in plain Python, learner by learner.
         progress: show a progress bar where the output is a terminal.
