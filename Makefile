@@ -17,7 +17,7 @@ test: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --cov
+	$(BIN)/pytest --cov --numprocesses=auto
 
 bench: .venv/ready
 	$(BIN)/python -m bench

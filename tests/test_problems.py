@@ -412,7 +412,7 @@ def test_check_refuses_labels_of_another_shape() -> None:
 
 
 @pytest.mark.parametrize("bad", [-77, 77])
-@pytest.mark.parametrize("problem", [Logistic(4), Hinge(4), Softmax(4, 3), model()], ids=repr)
+@pytest.mark.parametrize("problem", [Logistic(4), Hinge(4), Softmax(4, 3), model()], ids=lambda p: type(p).__name__)
 def test_check_names_the_position_and_never_the_value(problem: Problem, bad: int) -> None:
     y = zeros((3, 2))
     y[2, 1] = bad
@@ -421,7 +421,7 @@ def test_check_names_the_position_and_never_the_value(problem: Problem, bad: int
     assert "77" not in str(caught.value)
 
 
-@pytest.mark.parametrize("problem", [LeastSquares(4), regression_model()], ids=repr)
+@pytest.mark.parametrize("problem", [LeastSquares(4), regression_model()], ids=lambda p: type(p).__name__)
 def test_check_refuses_targets_that_are_not_finite(problem: Problem) -> None:
     y = zeros((3, 2), np.float32)
     y[1, 0] = np.inf

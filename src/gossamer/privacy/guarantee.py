@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 Basis = Literal["none"]
 """Why a guarantee is believed. Nothing here is private yet, so nothing is claimed."""
@@ -23,10 +23,6 @@ class Guarantee:
     def sentence(self) -> str:
         """The whole guarantee as one readable sentence."""
         return f"No privacy guarantee: {self.reason.rstrip('.')}."
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `Guarantee(**d)` reads them back."""
-        return asdict(self)
 
 
 def no_guarantee(reason: str) -> Guarantee:

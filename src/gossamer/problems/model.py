@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jax
@@ -46,7 +46,7 @@ class Model(Problem):
     classes: int | None
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
-    initial: bytes
+    initial: bytes = field(repr=False)
 
     def __init__(
         self,

@@ -56,6 +56,7 @@ def _digest(algorithm: Algorithm, stream: Stream, program: Program) -> str:
     """A fingerprint of the program, of its schedules and weights at a few exchanges, and of the first samples."""
     some = np.array([0, 1, 2, 10, 1000], np.int64)
     parts: list[Any] = [re.sub(r" at 0x[0-9a-f]+", "", repr(program)), repr(algorithm.schedule)]
+    parts.append(program.problem.initial_decision().tobytes())
     parts += [(name, schedule(some + 1).tolist()) for name, schedule in sorted(algorithm.public.items())]
     if not isinstance(algorithm.topology, Federation):
         parts += [leaf.tobytes() for leaf in jax.tree.leaves(algorithm.mixing.prepare(algorithm.topology, some))]
