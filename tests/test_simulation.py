@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from gossamer.privacy import FastNoise, NoiseSpec, no_guarantee
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import engine
 from gossamer.simulation.checkpoint import Progress
-from gossamer.simulation.feeding import chunk_length, chunks
+from gossamer.simulation.feeding import Feeder, chunk_length, chunks
 from gossamer.simulation.tally import Tally
 from gossamer.topology import Gossip, PushSum
 from tests import instances
@@ -403,6 +404,35 @@ def test_file_that_is_no_checkpoint_is_refused(content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match="allowed: a file that simulate wrote"):
         small(checkpoint=path)
+
+
+@pytest.mark.parametrize("place", ["Tally._add", "Feeder.inputs", "Feeder.messages", "checkpoint.write"])
+@pytest.mark.parametrize("call", [1, 2, 5, 9])
+def test_run_that_was_interrupted_anywhere_goes_on_as_if_it_was_not(place, call, tmp_path, monkeypatch):
+    """With a checkpoint after every chunk: states and sums on disk always belong together."""
+    monkeypatch.setattr(sys.modules["gossamer.simulation.simulate"], "_CHECKPOINT_SECONDS", -1.0)
+    options = QUIET | {"chunk": 4, "every": 3, "record": ("messages",), "checkpoint": tmp_path / "c"}
+    algorithm, stream = instances.algorithm("noisy_ogd"), instances.stream()
+    name = place.partition(".")[2]
+    owner = {"Tally": Tally, "Feeder": Feeder, "checkpoint": checkpoints}[place.partition(".")[0]]
+    whole, calls = getattr(owner, name), iter(range(1, 10_000))
+
+    def interrupted(*args, **keywords):
+        result = whole(*args, **keywords)  # half way: what it did is done
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            simulate(algorithm, stream, 60, **options)
+    resumed = simulate(algorithm, stream, 60, **options)
+    straight = simulate(algorithm, stream, 60, **(options | {"checkpoint": None}))
+    for field in ("losses", "consensus", "decisions", "steps"):
+        assert_array_equal(getattr(resumed, field), getattr(straight, field))
+    assert_array_equal(resumed.transcript["messages"], straight.transcript["messages"])
+    assert resumed.messages == straight.messages
 
 
 def test_live_stream_that_ends_early_leaves_its_checkpoint(tmp_path):

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from gossamer.checks import check_count, check_seed
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError, DataError
+from gossamer.errors import ConfigurationError, DataError, GossamerError
 from gossamer.privacy import FastNoise, NoiseSource
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
@@ -102,6 +101,15 @@ def simulate(
     return without_seed_axis(run) if single else run
 
 
+class _Played(NamedTuple):
+    """A chunk that JAX is computing, or has computed: how many rows it measures, its states and its outputs."""
+
+    chunk: Chunk
+    rows: int
+    worlds: World
+    outputs: Outputs
+
+
 def _play_all(
     feeder: Feeder,
     program: Program,
@@ -111,31 +119,38 @@ def _play_all(
     keeper: _Keeper,
     advance: Callable[[int], None],
 ) -> Progress:
-    """Every whole block, chunk by chunk."""
+    """Every whole block, chunk by chunk.
+
+    Only `look` moves the progress on: the states and the sums of a chunk together. Whatever interrupts a run, the
+    checkpoint on disk never holds the one without the other.
+    """
     constant, worlds, tally = feeder.constant(), done.worlds, done.tally
     run_chunk = debugger.run_chunk if debug else engine.run_chunk
-    unseen: Callable[[], None] = lambda: None  # noqa: E731
 
-    def look(chunk: Chunk, rows: int, worlds: World, outputs: Outputs) -> None:
+    def look(progress: Progress, played: _Played | None, *, last: bool) -> Progress:
         """Wait for the outputs of a chunk, and add them up."""
+        if played is None:
+            return progress
+        chunk, rows, worlds, outputs = played
         shown = jax.tree.map(lambda leaf: np.asarray(leaf)[chunk.first : chunk.stop], outputs)
-        first, exchanges = chunk.origin + chunk.first, chunk.origin + chunk.stop
-        tally.add(first, shown, rows=rows, steps=chunk.block, messages=feeder.messages(chunk))
-        keeper.keep(Progress(exchanges, worlds, tally))
-        advance(exchanges)
+        messages = feeder.messages(chunk)
+        tally.add(chunk.origin + chunk.first, shown, rows=rows, steps=chunk.block, messages=messages)
+        progress = Progress(chunk.origin + chunk.stop, worlds, tally)
+        keeper.keep(progress, now=last)
+        advance(progress.exchanges)
+        return progress
 
-    exchanges = done.exchanges
-    try:
-        for chunk in plan:
+    played: _Played | None = None
+    for chunk in plan:
+        try:
             inputs = feeder.inputs(chunk)  # JAX computes the chunk before meanwhile, on another core
-            worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
-            unseen()
-            unseen = partial(look, chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs)
-            exchanges = chunk.origin + chunk.stop
-    finally:  # also when a live stream ends early: what was played is not lost
-        unseen()
-        keeper.keep(Progress(exchanges, worlds, tally), now=True)
-    return Progress(exchanges, worlds, tally)
+        except GossamerError:  # a live stream ended early: what was played is kept
+            look(done, played, last=True)
+            raise
+        worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
+        done = look(done, played, last=False)
+        played = _Played(chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs)
+    return look(done, played, last=True)
 
 
 def _play_rest(feeder: Feeder, program: Program, steps: int, done: Progress) -> NDArray[np.float32]:
