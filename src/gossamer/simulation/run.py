@@ -40,7 +40,7 @@ class Run:
         accuracy: (rows, learners) share of correct predictions likewise; None for problems without classes.
         consensus: (rows,) mean squared distance of the decisions from their average, likewise.
         decisions: (learners, coordinates) what each learner would play next.
-        messages: how many messages were sent, every gossip step counted.
+        messages: how many messages arrived, every gossip step counted; a link that failed delivers none.
         bytes: their size.
         wall_time: seconds.
         seed: the seed, or the list of seeds; None in a loaded run that was saved without.
