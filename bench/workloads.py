@@ -89,4 +89,4 @@ def _noise_alone(algorithm: Algorithm, rounds: int) -> None:
     source = FastNoise(0)
     for low in range(0, rounds, CHUNK):
         for name, spec in algorithm.learner.noise.items():
-            source.draw(name, spec, algorithm.learners, low, min(rounds, low + CHUNK))
+            source.draw(name, spec, algorithm.scales_of(name), low, min(rounds, low + CHUNK))

@@ -142,9 +142,9 @@ class RenamedNoise(FastNoise):
 
     order = (3, 0, 4, 1, 2)
 
-    def draw(self, name, spec, learners, start, stop):
-        draws = super().draw(name, spec, learners, start, stop)
-        return draws if learners == 1 else draws[np.argsort(self.order)]
+    def draw(self, name, spec, scales, start, stop):
+        draws = super().draw(name, spec, scales, start, stop)
+        return draws if len(scales) == 1 else draws[np.argsort(self.order)]
 
 
 @every_algorithm

@@ -19,7 +19,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gossamer import ConfigurationError, DataError, Run, algorithms, problems, sets, simulate, streams, topology
 from gossamer.core import Algorithm, Every, Learner, Phases, Rate, Segment
 from gossamer.metrics import average_loss, best_decision
-from gossamer.privacy import FastNoise, NoiseSpec, no_guarantee
+from gossamer.privacy import FastNoise, NoiseSpec, Scale, no_guarantee
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import engine
 from gossamer.simulation.checkpoint import Progress
@@ -295,7 +295,7 @@ def test_push_sum_reaches_the_average_on_changing_directed_networks(net):
 
 def test_functions_get_only_their_own_draws():
     specs = {"a": NoiseSpec("laplace", (1,), used_in="speak"), "b": NoiseSpec("laplace", (1,), used_in="learn")}
-    inputs = engine.Inputs(None, {"a": 1, "b": 2}, {}, {"step": 3}, None)
+    inputs = engine.Inputs(None, {"a": 1, "b": 2}, {}, {"step": 3}, None, {"a": 0, "b": 0}, {})
     assert engine.now_for("speak", specs, inputs).noise == {"a": 1}
     assert engine.now_for("decide", specs, inputs).noise == {}
 
@@ -305,9 +305,10 @@ def test_noise_of_the_run_is_that_of_the_source():
     stream = streams.random_signs(3, 2, seed=0)
     options = {"record": ("messages",), "every": 1} | QUIET
     noisy = simulate(algorithm, stream, 1, **options).transcript["messages"][0]
-    still = simulate(replace(algorithm, public=algorithm.public | {"scale": Rate(0.0)}), stream, 1, **options)
-    draws = FastNoise(0).draw("message", algorithm.learner.noise["message"], 3, 0, 1)[:, 0]
-    assert_allclose(noisy, still.transcript["messages"][0] + 2.0 * draws, rtol=1e-6)
+    silent = algorithms.noisy_ogd(problems.Linear(2), topology.ring(3), step=0.1, scale=0.0)
+    still = simulate(silent, stream, 1, **options)
+    draws = FastNoise(0).draw("message", algorithm.learner.noise["message"], [Scale(2.0)] * 3, 0, 1)[:, 0]
+    assert_allclose(noisy, still.transcript["messages"][0] + draws, rtol=1e-6)
 
 
 # -- runs on disk ----------------------------------------------------------------------------------------------------
@@ -366,8 +367,8 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
 class Silence(FastNoise):
     """Noise of scale zero."""
 
-    def draw(self, name, spec, learners, start, stop):
-        return np.zeros((learners, stop - start, *spec.shape), np.float32)
+    def draw(self, name, spec, scales, start, stop):
+        return np.zeros((len(scales), stop - start, *spec.shape), np.float32)
 
 
 def noisy(step=0.12341, l2=0.01, own=0.5):
@@ -536,7 +537,7 @@ def test_labels_out_of_range_are_refused_with_their_place():
         (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), regularization=0.0), "regularization"),
         (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), strong_convexity=-1.0), "strong_convexity"),
         (lambda: algorithms.centralized_ogd(instances.problem(), 0), "learners: got 0"),
-        (lambda: algorithms.noisy_federated(instances.problem(), 3, local_steps=0, scale=0.0), "block: got 0"),
+        (lambda: algorithms.noisy_federated(instances.problem(), 3, local_steps=0, scale=0.0), "local_steps: got 0"),
         (lambda: Rate(-1.0), "scale: got -1.0"),
         (lambda: Rate(1.0, power=3.0), "power: got 3.0"),
         (lambda: Rate(1.0, delay=-1), "delay: got -1"),
@@ -563,7 +564,7 @@ CROOKED = nx.DiGraph([(0, 1), (1, 0), (1, 2), (2, 0)])
         (lambda p: algorithms.d_ftrl(p, topology.from_networkx(CROOKED)), "doubly stochastic weights"),
         (lambda p: algorithms.d_ogd(p, 4), "topology: got 4; allowed: a topology"),
         (lambda p: algorithms.noisy_ogd(p, topology.ring(4), scale=1.0, law="cauchy"), "law: got 'cauchy'"),
-        (lambda p: algorithms.noisy_federated(p, 3, local_steps=2.5, scale=1.0), "block: got 2.5"),
+        (lambda p: algorithms.noisy_federated(p, 3, local_steps=2.5, scale=1.0), "local_steps: got 2.5"),
         (lambda p: algorithms.centralized_ogd(p, 2.5), "learners: got 2.5"),
     ],
 )

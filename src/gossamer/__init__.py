@@ -1,15 +1,17 @@
 """Gossamer: differentially private online learning by many learners at once."""
 
-from gossamer import algorithms, data, metrics, problems, sets, streams, topology
+from gossamer import algorithms, data, mechanisms, metrics, problems, sets, streams, topology
 from gossamer.core import Algorithm, Rate
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
-from gossamer.privacy import FastNoise, Guarantee
+from gossamer.privacy import Budget, Clip, FastNoise, Guarantee
 from gossamer.simulation import Run, simulate
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Algorithm",
+    "Budget",
+    "Clip",
     "ConfigurationError",
     "DataError",
     "FastNoise",
@@ -21,6 +23,7 @@ __all__ = [
     "Run",
     "algorithms",
     "data",
+    "mechanisms",
     "metrics",
     "problems",
     "sets",

@@ -21,8 +21,7 @@ class ConfigurationError(GossamerError, ValueError):
 
     def __init__(self, field: str, given: object, allowed: str, hint: str = "") -> None:
         self.field, self.given, self.allowed, self.hint = field, given, allowed, hint
-        advice = f" {hint[0].upper()}{hint[1:].rstrip('.')}." if hint else ""
-        super().__init__(f"{field}: got {given!r}; allowed: {allowed.rstrip('.')}.{advice}")
+        super().__init__(_explain(field, given, allowed, hint))
 
 
 class DataError(GossamerError, ValueError):
@@ -32,6 +31,22 @@ class DataError(GossamerError, ValueError):
 class PrivacyError(GossamerError):
     """A release that the budget does not cover, an exhausted mechanism, or a missing bound."""
 
+    @classmethod
+    def of(cls, field: str, given: object, allowed: str, hint: str = "") -> PrivacyError:
+        """The error of one setting: names the field, the value, what is allowed and what to do.
+
+        >>> raise PrivacyError.of("epsilon", 0, "a positive finite number")
+        Traceback (most recent call last):
+            ...
+        gossamer.errors.PrivacyError: epsilon: got 0; allowed: a positive finite number.
+        """
+        return cls(_explain(field, given, allowed, hint))
+
 
 class NetworkError(GossamerError):
     """A peer, a certificate or a frame that cannot be accepted."""
+
+
+def _explain(field: str, given: object, allowed: str, hint: str) -> str:
+    advice = f" {hint[0].upper()}{hint[1:].rstrip('.')}." if hint else ""
+    return f"{field}: got {given!r}; allowed: {allowed.rstrip('.')}.{advice}"

@@ -28,7 +28,7 @@ from gossamer.algorithms.steps import gradient_bound, require_averaging
 from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Every, Learner, Now
 from gossamer.errors import ConfigurationError
-from gossamer.privacy import no_guarantee
+from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 from gossamer.topology import AcceleratedGossip, Pair, Topology
 
@@ -46,7 +46,7 @@ class ADFTGL(Learner):
     """One learner of AD-FTGL."""
 
     problem: Problem
-    clip: float | None
+    clip: Clip | None
     strong_convexity: float
     block: int
 
@@ -109,7 +109,7 @@ def ad_ftgl(
     regularization: float = 1.0,
     strong_convexity: float = 0.0,
     horizon: int | None = None,
-    clip: float | None = None,
+    clip: float | Clip | None = None,
 ) -> Algorithm:
     """Accelerated decentralised follow-the-generalised-leader; nothing is private.
 
@@ -130,7 +130,7 @@ def ad_ftgl(
     >>> ad_ftgl(problems.Logistic(2), topology.ring(64, weights="lazy"), block=None).schedule
     Every(block=467)
     """
-    check_clip(clip)
+    clip = check_clip(clip)
     require_averaging(topology)
     check_positive("regularization", regularization, "try 1.0")
     check_positive("strong_convexity", strong_convexity, zero=True)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from gossamer.algorithms.steps import step_rate
 from gossamer.core import Algorithm, Federation, Learner, Now, Rate, Server
-from gossamer.privacy import no_guarantee
+from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 
 
@@ -29,7 +29,7 @@ class GradientSender(Learner):
     """Plays what the server broadcasts and sends back its gradient."""
 
     problem: Problem
-    clip: float | None
+    clip: Clip | None
 
     released = frozenset({"x"})
 
@@ -72,7 +72,7 @@ class GradientServer(Server):
 
 
 def centralized_ogd(
-    problem: Problem, learners: int, *, step: float | Rate | None = None, clip: float | None = None
+    problem: Problem, learners: int, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:
     """Online gradient descent on the mean gradient of all learners; nothing is private.
 
@@ -86,7 +86,7 @@ def centralized_ogd(
     >>> centralized_ogd(Logistic(2), 3, step=0.1).topology.name
     'server with 3 learners'
     """
-    check_clip(clip)
+    clip = check_clip(clip)
     rate = step_rate(problem, step, clip)
     return Algorithm(
         name="centralized_ogd",

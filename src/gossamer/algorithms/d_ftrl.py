@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from gossamer.algorithms.steps import require_averaging, step_rate
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.privacy import no_guarantee
+from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 from gossamer.topology import Topology
 
@@ -32,7 +32,7 @@ class DFTRL(Learner):
     """One learner of decentralised dual averaging."""
 
     problem: Problem
-    clip: float | None
+    clip: Clip | None
 
     released = frozenset({"x"})
 
@@ -60,7 +60,7 @@ class DFTRL(Learner):
 
 
 def d_ftrl(
-    problem: Problem, topology: Topology, *, step: float | Rate | None = None, clip: float | None = None
+    problem: Problem, topology: Topology, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:
     """Decentralised follow the regularised leader (dual averaging); nothing is private.
 
@@ -74,7 +74,7 @@ def d_ftrl(
     >>> d_ftrl(problems.Logistic(2), topology.ring(5), step=0.1).topology.name
     'ring(5)'
     """
-    check_clip(clip)
+    clip = check_clip(clip)
     require_averaging(topology)
     rate = step_rate(problem, step, clip)
     return Algorithm(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from gossamer.algorithms.steps import require_averaging, step_rate
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.privacy import no_guarantee
+from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 from gossamer.topology import Topology
 
@@ -31,7 +31,7 @@ class DOGD(Learner):
     """One learner of D-OGD."""
 
     problem: Problem
-    clip: float | None
+    clip: Clip | None
 
     released = frozenset({"x"})
 
@@ -59,7 +59,7 @@ class DOGD(Learner):
 
 
 def d_ogd(
-    problem: Problem, topology: Topology, *, step: float | Rate | None = None, clip: float | None = None
+    problem: Problem, topology: Topology, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:
     """Decentralised online gradient descent; nothing is private.
 
@@ -73,7 +73,7 @@ def d_ogd(
     >>> d_ogd(problems.Linear(2, feature_bound=1.0, domain=sets.L2Ball(1.0)), topology.ring(5)).parameters["step"]
     '2 / t^0.5 at exchange t'
     """
-    check_clip(clip)
+    clip = check_clip(clip)
     require_averaging(topology)
     rate = step_rate(problem, step, clip)
     return Algorithm(

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from gossamer.algorithms.d_ogd import d_ogd
 from gossamer.core import Algorithm, Rate
-from gossamer.privacy import no_guarantee
+from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Problem
 from gossamer.topology import isolated
 
 
 def local_ogd(
-    problem: Problem, learners: int, *, step: float | Rate | None = None, clip: float | None = None
+    problem: Problem, learners: int, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:
     """Online gradient descent without communication: what a learner reaches by itself.
 

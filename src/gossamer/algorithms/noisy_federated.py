@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from gossamer.algorithms.steps import step_rate
-from gossamer.checks import check_positive
+from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Every, Federation, Learner, Now, Rate, Server
-from gossamer.privacy import NoiseSpec, no_guarantee
-from gossamer.privacy.noise import Law
+from gossamer.mechanisms import Independent
+from gossamer.privacy import Clip, Law, NoiseSpec, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 
 
@@ -33,8 +33,8 @@ class NoisyLocalSteps(Learner):
     """Takes noisy steps on its own samples between two broadcasts."""
 
     problem: Problem
-    clip: float | None
-    law: Law
+    clip: Clip | None
+    mechanism: Independent
     local_steps: int
 
     released = frozenset({"x"})
@@ -42,7 +42,7 @@ class NoisyLocalSteps(Learner):
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
         """One vector for every local step."""
-        return {"step": NoiseSpec(self.law, (self.local_steps, self.problem.dim), used_in="learn")}
+        return self.mechanism.noise(used_in="learn")
 
     def init(self, identity: jax.Array) -> State:
         """Everybody starts at the same point."""
@@ -59,7 +59,7 @@ class NoisyLocalSteps(Learner):
         def step(z: jax.Array, samples: tuple[Block, jax.Array]) -> tuple[jax.Array, None]:
             one, noise = samples
             gradient = self.problem.clipped_gradient_sum(z, one, self.clip)
-            return z - now.public["step"] * (gradient + now.public["scale"] * noise), None
+            return z - now.public["step"] * (gradient + noise), None
 
         by_step = Block(*(leaf.reshape(self.local_steps, -1, *leaf.shape[1:]) for leaf in block))
         z, _ = jax.lax.scan(step, state.x, (by_step, now.noise["step"]), unroll=min(8, self.local_steps))
@@ -98,7 +98,7 @@ def noisy_federated(
     step: float | Rate | None = None,
     scale: float,
     law: Law = "gaussian",
-    clip: float | None = None,
+    clip: float | Clip | None = None,
 ) -> Algorithm:
     """Federated averaging with uncalibrated noise on every local step: no guarantee.
 
@@ -115,19 +115,20 @@ def noisy_federated(
     >>> noisy_federated(Logistic(2), 20, local_steps=4, step=0.1, scale=0.5).schedule
     Every(block=4)
     """
-    check_clip(clip)
-    check_positive("scale", scale, zero=True)
+    clip = check_clip(clip)
+    mechanism = Independent((check_count("local_steps", local_steps), problem.dim), law=law, name="step")
+    release = mechanism.at_scale(step=check_positive("scale", scale, zero=True))
     rate = step_rate(problem, step, clip)
     return Algorithm(
         name="noisy_federated",
         problem=problem,
         topology=Federation(learners),
-        learner=NoisyLocalSteps(problem, clip, law, local_steps),
+        learner=NoisyLocalSteps(problem, clip, mechanism, local_steps),
         server=AveragingServer(problem),
         guarantee=no_guarantee("the noise is not calibrated to anything"),
         schedule=Every(local_steps),
-        public={"step": rate, "scale": Rate(scale, power=0.0)},
-        noise_scale={"step": scale},
+        public={"step": rate},
+        releases=(release,),
         parameters={"step": str(rate), "local steps": local_steps, "law": law}
         | ({} if clip is None else {"clip": clip}),
     )

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from gossamer.algorithms.steps import require_averaging, step_rate
 from gossamer.checks import check_positive
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.privacy import NoiseSpec, no_guarantee
-from gossamer.privacy.noise import Law
+from gossamer.mechanisms import Independent
+from gossamer.privacy import Clip, Law, NoiseSpec, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 from gossamer.topology import Topology
 
@@ -36,15 +36,15 @@ class NoisyOGD(Learner):
     """One learner of D-OGD that noises what it says."""
 
     problem: Problem
-    clip: float | None
-    law: Law
+    clip: Clip | None
+    mechanism: Independent
 
     released = frozenset({"noised"})
 
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
         """One vector for every message."""
-        return {"message": NoiseSpec(self.law, (self.problem.dim,), used_in="speak")}
+        return self.mechanism.noise(used_in="speak")
 
     def init(self, identity: jax.Array) -> State:
         """All learners start at the same public point."""
@@ -63,7 +63,7 @@ class NoisyOGD(Learner):
     def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
         """The next decision, noised."""
         x = self.problem.domain.project(state.heard - now.public["step"] * state.gradient)
-        noised = x + now.public["scale"] * now.noise["message"]
+        noised, _ = self.mechanism.release((), x, now.noise, now.grid)
         return noised, state._replace(noised=noised)
 
     def listen(self, state: State, heard: jax.Array) -> State:
@@ -78,7 +78,7 @@ def noisy_ogd(
     step: float | Rate | None = None,
     scale: float,
     law: Law = "laplace",
-    clip: float | None = None,
+    clip: float | Clip | None = None,
 ) -> Algorithm:
     """Decentralised online gradient descent with uncalibrated noise on every message: no guarantee.
 
@@ -87,24 +87,25 @@ def noisy_ogd(
         topology: who hears whom; doubly stochastic weights.
         step: the step size; by default diameter / (gradient bound * sqrt(t)) where the problem has both.
         scale: multiplies the unit noise: Laplace's b, or the Gaussian's standard deviation.
-        law: "laplace" or "gaussian".
+        law: "laplace", "l2-laplace" or "gaussian".
         clip: the norm that each sample's gradient is clipped to.
 
     >>> from gossamer import problems, topology
-    >>> dict(noisy_ogd(problems.Logistic(2), topology.ring(5), step=0.1, scale=0.5).noise_scale)
-    {'message': 0.5}
+    >>> noisy_ogd(problems.Logistic(2), topology.ring(5), step=0.1, scale=0.5).scales
+    {'message': (Scale(value=0.5, grid=0.0),)}
     """
-    check_clip(clip)
+    clip = check_clip(clip)
     require_averaging(topology)
-    check_positive("scale", scale, zero=True)
+    mechanism = Independent((problem.dim,), law=law, name="message")
+    release = mechanism.at_scale(message=check_positive("scale", scale, zero=True))
     rate = step_rate(problem, step, clip)
     return Algorithm(
         name="noisy_ogd",
         problem=problem,
         topology=topology,
-        learner=NoisyOGD(problem, clip, law),
+        learner=NoisyOGD(problem, clip, mechanism),
         guarantee=no_guarantee("the noise is not calibrated to anything"),
-        public={"step": rate, "scale": Rate(scale, power=0.0)},
-        noise_scale={"message": scale},
+        public={"step": rate},
+        releases=(release,),
         parameters={"step": str(rate), "law": law} | ({} if clip is None else {"clip": clip}),
     )

@@ -12,7 +12,8 @@ from gossamer.checks import check_count
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.errors import ConfigurationError
-from gossamer.privacy import Guarantee
+from gossamer.mechanisms import Calibrated, Mechanism
+from gossamer.privacy import Guarantee, Scale
 from gossamer.problems import Problem
 from gossamer.topology import Gossip, Mixing, Topology
 
@@ -53,7 +54,7 @@ class Algorithm:
         server: only for a `Federation`.
         schedule: how many steps lie between two exchanges.
         public: schedules known to everybody (step sizes), by name.
-        noise_scale: the scale that multiplies each named unit draw.
+        releases: the mechanisms through which data leave a learner or the server, with the scales of their draws.
         coordinates: for each coordinate of the joint decision the learner that controls it, where no learner owns all.
         parameters: what a reader of a report wants to know.
     """
@@ -67,19 +68,35 @@ class Algorithm:
     server: Server | None = None
     schedule: Schedule = Every(1)
     public: Mapping[str, Public] = field(default_factory=dict)
-    noise_scale: Mapping[str, float] = field(default_factory=dict)
+    releases: tuple[Calibrated[Mechanism], ...] = ()
     coordinates: tuple[int, ...] | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.server is None) == isinstance(self.topology, Federation):
             raise ConfigurationError("topology", self.topology, "a Federation exactly when there is a server")
-        _ = self.learner.noise  # an unknown law is refused here, not in the first run
+        declared = set(self.learner.noise) | set(self.server.noise if self.server else ())
+        if declared != set(self.scales):
+            raise ConfigurationError("releases", sorted(self.scales), f"a scale for each draw of {sorted(declared)}")
+        for name in declared:
+            self.scales_of(name)
 
     @property
     def learners(self) -> int:
         """How many learners take part."""
         return self.topology.learners
+
+    @property
+    def scales(self) -> dict[str, tuple[Scale, ...]]:
+        """The scale of every draw by name: one for all learners, or one for each."""
+        return {name: scales for release in self.releases for name, scales in release.scales.items()}
+
+    def scales_of(self, name: str) -> tuple[Scale, ...]:
+        """The scale of one draw for every learner."""
+        scales = self.scales[name]
+        if len(scales) not in (1, self.learners):
+            raise ConfigurationError("releases", f"{len(scales)} scales", f"1 or {self.learners}, one for each learner")
+        return scales if len(scales) == self.learners else scales * self.learners
 
     def describe(self) -> str:
         """Name, network, parameters, noise and guarantee, one per line.
@@ -92,5 +109,10 @@ class Algorithm:
         """
         lines = [f"{self.name} on {self.topology.name}"]
         lines += [f"  {key}: {value}" for key, value in self.parameters.items()]
-        lines += [f"  noise on {key}: scale {scale:.4g}" for key, scale in self.noise_scale.items()]
+        lines += [f"  noise on {name}: scale {_range(scales)}" for name, scales in self.scales.items()]
         return "\n".join([*lines, f"  guarantee: {self.guarantee.sentence()}"])
+
+
+def _range(scales: tuple[Scale, ...]) -> str:
+    low, high = min(scales).value, max(scales).value
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"

@@ -33,19 +33,21 @@ class Now(NamedTuple):
     Attributes:
         public: schedules such as step sizes, by name: functions of the exchange number alone, computed on the host in
             double precision.
-        noise: the draws declared for this function, by name, at unit scale.
+        noise: the draws declared for this function, by name, at the scale that the algorithm's releases say.
+        grid: the spacing of the lattice of each draw, by name; 0 where there is no lattice.
     """
 
     public: Mapping[str, jax.Array]
     noise: Mapping[str, jax.Array]
+    grid: Mapping[str, jax.Array]
 
 
 @dataclass(frozen=True)
 class Learner(ABC):
     """One learner: frozen and hashable, since compiled programs take it as a static argument.
 
-    Numbers that a user sweeps (step sizes, noise scales) belong in the algorithm's `public` schedules, so that another
-    value does not compile again.
+    Numbers that a user sweeps belong in the algorithm: step sizes in its `public` schedules, noise scales in its
+    `releases`. Another value does not compile again.
     """
 
     released: ClassVar[frozenset[str]] = frozenset()

@@ -1,6 +1,33 @@
-"""What a run promises, and where its randomness comes from."""
+"""What a run may spend, what it promises, and where its randomness comes from."""
 
-from gossamer.privacy.guarantee import Guarantee, no_guarantee
-from gossamer.privacy.noise import FastNoise, NoiseSource, NoiseSpec
+from gossamer.privacy.budget import Budget, budgets_of
+from gossamer.privacy.clip import Clip, Sensitivity
+from gossamer.privacy.fast import FastNoise
+from gossamer.privacy.guarantee import OBSERVERS, Assumption, Basis, Guarantee, Observer, Unit, no_guarantee
+from gossamer.privacy.loss import Approximate, Concentrated, Gaussian, Loss, Pure
+from gossamer.privacy.noise import Law, NoiseSource, NoiseSpec, Scale, UsedIn
 
-__all__ = ["FastNoise", "Guarantee", "NoiseSource", "NoiseSpec", "no_guarantee"]
+__all__ = [
+    "OBSERVERS",
+    "Approximate",
+    "Assumption",
+    "Basis",
+    "Budget",
+    "Clip",
+    "Concentrated",
+    "FastNoise",
+    "Gaussian",
+    "Guarantee",
+    "Law",
+    "Loss",
+    "NoiseSource",
+    "NoiseSpec",
+    "Observer",
+    "Pure",
+    "Scale",
+    "Sensitivity",
+    "Unit",
+    "UsedIn",
+    "budgets_of",
+    "no_guarantee",
+]

@@ -12,6 +12,7 @@ import numpy as np
 
 from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.privacy import Clip
 from gossamer.problems.checks import check_clip, check_finite
 from gossamer.sets import DecisionSet, Everywhere
 
@@ -95,13 +96,15 @@ class Problem(ABC):
         # Without l2 the term is left out, not multiplied by zero: it would cost as much as the data term.
         return data + self.l2 / 2 * jnp.vdot(decision, decision) if self.l2 else data
 
-    def clipped_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
-        """The sum over rows of the data term's gradients, each clipped to norm `clip`; l2 is added after.
+    def clipped_gradient_sum(self, decision: jax.Array, block: Block, clip: float | Clip | None) -> jax.Array:
+        """The sum over rows of the data term's gradients, each clipped; l2 is added after.
 
-        A row whose gradient overflows contributes nothing, so that one row never moves the sum by more
-        than `2 * clip`, whatever finite numbers it holds.
+        A row whose gradient overflows contributes nothing, so that one row never moves the sum by more than twice the
+        clip, whatever finite numbers it holds. `Clip.sensitivity` says so in numbers.
         """
-        check_clip(clip)
+        clip = check_clip(clip)
+        if clip is not None:
+            clip.check_dim(self.dim)
         data = self._clipped_data_gradient_sum(decision, block, clip)
         return data + block.x.shape[0] * self.l2 * decision if self.l2 else data
 
@@ -134,7 +137,7 @@ class Problem(ABC):
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array: ...
 
     @abstractmethod
-    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array: ...
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array: ...
 
     @abstractmethod
     def _check_labels(self, y: np.ndarray, start: int) -> None: ...

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from gossamer.checks import check_positive
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.privacy import Clip
 
 
-def check_clip(clip: float | None) -> None:
-    """Refuse a clipping norm that is not positive; None stands for no clipping.
+def check_clip(clip: float | Clip | None) -> Clip | None:
+    """The clip; a number bounds the Euclidean norm, None stands for no clipping.
+
+    >>> check_clip(1.0), check_clip(None)
+    (Clip(l2=1.0), None)
 
     >>> check_clip(-1.0)
     Traceback (most recent call last):
         ...
-    gossamer.errors.ConfigurationError: clip: got -1.0; allowed: a positive finite number. Use None ...
+    gossamer.errors.ConfigurationError: clip: got -1.0; allowed: a positive finite number.
     """
-    if clip is not None:
-        check_positive("clip", clip, "use None for gradients that are not clipped")
+    return None if clip is None else Clip.of(clip)
 
 
 def check_class_count(classes: int | None) -> None:

@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_classes, check_targets
-from gossamer.problems.numerics import finite_or_zero, row_norms, shrink
+from gossamer.problems.numerics import finite_or_zero, row_norms, shrink, weighted_sum
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,13 @@ class ScalarLink(Problem):
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
         return self._link(self._scores(decision, block.x), block.y)
 
-    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
-        norms = row_norms(block.x)
-        arrival = shrink(norms, self.feature_bound)
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
         slopes = self._slope(self._scores(decision, block.x), block.y)
-        weights = slopes * arrival * shrink(jnp.abs(slopes) * norms * arrival, clip)
-        return jnp.matmul(finite_or_zero(weights), block.x)
+        weights = slopes * shrink(row_norms(block.x), self.feature_bound)
+        if clip is None or clip.blocks is None:
+            return weighted_sum(_clipped(weights, block.x, clip), block.x)
+        parts = [(block.x[:, coordinates], bound) for coordinates, bound in clip.parts(self.dim)]
+        return jnp.concatenate([weighted_sum(_clipped(weights, x, clip, bound), x) for x, bound in parts])
 
     def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         return shrink(row_norms(x), self.feature_bound) * (x @ decision)
@@ -49,6 +51,14 @@ class ScalarLink(Problem):
     @abstractmethod
     def _slope(self, score: jax.Array, y: jax.Array) -> jax.Array:
         """The derivative of the loss in the score."""
+
+
+def _clipped(weights: jax.Array, x: jax.Array, clip: Clip | None, bound: float | None = None) -> jax.Array:
+    """The weights, made smaller where weight times row is longer than the bound (by default that of the whole clip)."""
+    if clip is None:
+        return finite_or_zero(weights)
+    lengths = jnp.abs(weights) * row_norms(x, clip.order)
+    return finite_or_zero(weights * shrink(lengths, bound or clip.bounds[0]))
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import numpy as np
 
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError
+from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes, check_targets
-from gossamer.problems.numerics import cross_entropy, row_norms, shrink
+from gossamer.problems.numerics import clip_rows, cross_entropy, row_norms, shrink, weighted_sum
 from gossamer.sets import DecisionSet, Everywhere
 
 Apply = Callable[[Any, jax.Array], jax.Array]
@@ -133,14 +134,16 @@ class Model(Problem):
         outputs = self._outputs(decision, block.x)
         return cross_entropy(outputs, block.y) if self.classifies else jnp.square(outputs - block.y)
 
-    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
         def row_loss(w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
             return self._data_losses(w, Block(x[None], y[None]))[0]
 
         gradients = jax.vmap(jax.grad(row_loss), in_axes=(None, 0, 0))(decision, block.x, block.y)
-        norms = row_norms(gradients)
+        if clip is None or clip.blocks is not None:
+            return jnp.sum(clip_rows(gradients, clip), axis=0)
+        norms = row_norms(gradients, clip.order)
         bounded = jnp.where(jnp.isfinite(norms)[:, None], gradients, 0)
-        return shrink(norms, clip) @ bounded
+        return weighted_sum(shrink(norms, clip.bounds[0]), bounded)
 
     def _check_labels(self, y: np.ndarray, start: int) -> None:
         if self.classes is not None:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.privacy import Clip
 from gossamer.sets.base import shrink_factor
 
 
-def row_norms(x: jax.Array) -> jax.Array:
-    """Upper bounds of the norms of the rows, tight to rounding, (rows,).
+def row_norms(x: jax.Array, order: Literal[1, 2] = 2) -> jax.Array:
+    """Upper bounds of the norms of the rows, l2 or l1, tight to rounding, (rows,).
 
     Squares of tiny numbers vanish; the floor under the sum keeps the result an upper bound.
 
     >>> row_norms(jnp.array([[3.0, 4.0], [0.0, 0.0]])).round(3).tolist()
     [5.0, 0.0]
+    >>> row_norms(jnp.array([[3.0, -4.0]]), order=1).tolist()
+    [7.0]
     """
     flat = x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    if order == 1:
+        return jnp.sum(jnp.abs(flat), axis=1)
     floor = flat.shape[1] * float(np.finfo(flat.dtype).tiny)
     return jnp.sqrt(jnp.sum(flat * flat, axis=1) + floor)
 
@@ -31,6 +37,31 @@ def shrink(norm: jax.Array, bound: float | None) -> jax.Array:
     [1.0, 0.5]
     """
     return jnp.ones_like(norm) if bound is None else shrink_factor(norm, bound)
+
+
+def weighted_sum(weights: jax.Array, x: jax.Array) -> jax.Array:
+    """The sum of weights times rows; (classes, rows) weights give one sum per class.
+
+    At full precision also where a GPU would multiply in fewer bits: clipped rows must stay clipped.
+
+    >>> weighted_sum(jnp.array([1.0, 2.0]), jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
+    [3.0, 2.0]
+    """
+    return jnp.matmul(weights, x, precision=jax.lax.Precision.HIGHEST)
+
+
+def clip_rows(gradients: jax.Array, clip: Clip | None) -> jax.Array:
+    """Every row clipped, block by block; a row that overflowed becomes zero.
+
+    >>> clip_rows(jnp.array([[3.0, 4.0], [jnp.inf, 0.0]]), Clip(l2=1.0)).round(3).tolist()
+    [[0.6..., 0.8...], [0.0, 0.0]]
+    """
+    finite = jnp.isfinite(row_norms(gradients))[:, None]
+    bounded = jnp.where(finite, gradients, 0)
+    if clip is None:
+        return bounded
+    parts = [(bounded[:, coordinates], bound) for coordinates, bound in clip.parts(gradients.shape[1])]
+    return jnp.concatenate([x * shrink(row_norms(x, clip.order), bound)[:, None] for x, bound in parts], axis=1)
 
 
 def finite_or_zero(x: jax.Array) -> jax.Array:

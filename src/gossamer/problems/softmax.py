@@ -10,9 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossamer.checks import check_count
+from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes
-from gossamer.problems.numerics import cross_entropy, finite_or_zero, row_norms, shrink
+from gossamer.problems.numerics import (
+    clip_rows,
+    cross_entropy,
+    finite_or_zero,
+    row_norms,
+    shrink,
+    weighted_sum,
+)
 
 
 @dataclass(frozen=True)
@@ -68,13 +76,17 @@ class Softmax(Problem):
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
         return cross_entropy(self._scores(decision, block.x), block.y)
 
-    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | None) -> jax.Array:
-        norms = row_norms(block.x)
-        arrival = shrink(norms, self.feature_bound)
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
         probabilities = jax.nn.softmax(self._scores(decision, block.x))
         slopes = probabilities - jax.nn.one_hot(block.y, self.classes, dtype=decision.dtype)
-        factor = arrival * shrink(row_norms(slopes) * norms * arrival, clip)
-        return jnp.matmul(finite_or_zero(slopes * factor[:, None]).T, block.x).reshape(-1)
+        slopes *= shrink(row_norms(block.x), self.feature_bound)[:, None]
+        if clip is not None and clip.blocks is not None:  # blocks cut the outer product: form it
+            gradients = (slopes[:, :, None] * block.x[:, None, :]).reshape(block.x.shape[0], self.dim)
+            return jnp.sum(clip_rows(gradients, clip), axis=0)
+        if clip is not None:  # the norm of an outer product is the product of the norms, l1 and l2
+            norms = row_norms(slopes, clip.order) * row_norms(block.x, clip.order)
+            slopes *= shrink(norms, clip.bounds[0])[:, None]
+        return weighted_sum(finite_or_zero(slopes).T, block.x).reshape(-1)
 
     def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         scores = x @ decision.reshape(self.classes, self.features).T

@@ -58,6 +58,7 @@ def _digest(algorithm: Algorithm, stream: Stream, program: Program) -> str:
     parts: list[Any] = [re.sub(r" at 0x[0-9a-f]+", "", repr(program)), repr(algorithm.schedule)]
     parts.append(program.problem.initial_decision().tobytes())
     parts += [(name, schedule(some + 1).tolist()) for name, schedule in sorted(algorithm.public.items())]
+    parts += sorted(algorithm.scales.items())
     if not isinstance(algorithm.topology, Federation):
         parts += [leaf.tobytes() for leaf in jax.tree.leaves(algorithm.mixing.prepare(algorithm.topology, some))]
     if not isinstance(stream, LiveStream):  # a live stream cannot be read twice

@@ -44,7 +44,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
 
     def now(function: str, i: int) -> Now:
         common = now_for(function, specs, inputs)
-        return Now(common.public, _pick(common.noise, i))
+        return Now(common.public, _pick(common.noise, i), _pick(common.grid, i))
 
     played, messages, said = [], [], []
     for i in range(program.learners):
@@ -58,7 +58,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     heard, server, heard_axis = transmit(program, constant, world.server, everything, inputs)
     listened = [learner.listen(state, heard if heard_axis is None else _pick(heard, i)) for i, state in enumerate(said)]
     decisions = jnp.stack(played)
-    transcript = {"decisions": decisions, "messages": spoken(everything)}
+    transcript = {"decisions": decisions, "messages": spoken(everything), "broadcasts": heard}
     shown = observe(program, decisions, inputs.block)
     kept = {name: transcript[name] for name in program.record}
     return World(_stack(listened), server), shown._replace(transcript=kept)

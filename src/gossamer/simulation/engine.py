@@ -62,6 +62,8 @@ class Inputs(NamedTuple):
         server_noise: the server's draws by name, axes (seed, 1, C, ...).
         public: schedules by name, axis (C,).
         varying: the part of the mixing weights that changes from exchange to exchange, leading axis C.
+        grid: the lattice of the learners' draws by name, axis (learner,): the same at every exchange.
+        server_grid: that of the server's draws, axis (1,).
     """
 
     block: Block
@@ -69,6 +71,8 @@ class Inputs(NamedTuple):
     server_noise: Mapping[str, Any]
     public: Mapping[str, Any]
     varying: Any
+    grid: Mapping[str, Any]
+    server_grid: Mapping[str, Any]
 
 
 class World(NamedTuple):
@@ -97,18 +101,19 @@ def at(inputs: Inputs, t: jax.Array | int) -> Inputs:
         third(inputs.server_noise),
         first(inputs.public),
         first(inputs.varying),
+        inputs.grid,
+        inputs.server_grid,
     )
 
 
-def now_for(
-    function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs, noise: Mapping[str, Any] | None = None
-) -> Now:
+def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> Now:
     """What one function is given: every public value, and only the draws that were declared for it."""
-    draws = inputs.noise if noise is None else noise
-    return Now(inputs.public, {name: draws[name] for name, spec in specs.items() if spec.used_in == function})
+    names = [name for name, spec in specs.items() if spec.used_in == function]
+    draws, grid = (inputs.noise, inputs.grid) if function != "aggregate" else (inputs.server_noise, inputs.server_grid)
+    return Now(inputs.public, {name: draws[name] for name in names}, {name: grid[name] for name in names})
 
 
-PER_LEARNER = Now(public=None, noise=0)  # type: ignore[arg-type]  # in_axes: schedules are common, draws are not
+PER_LEARNER = Now(public=None, noise=0, grid=0)  # type: ignore[arg-type]  # in_axes: schedules are common, draws are not
 
 
 @partial(jax.jit, static_argnames="program")
@@ -138,7 +143,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     heard, server, heard_axis = transmit(program, constant, world.server, messages, inputs)
     listened = jax.vmap(learner.listen, (0, heard_axis))(said, heard)
     shown = observe(program, played, inputs.block)
-    transcript = {"decisions": played, "messages": spoken(messages)}
+    transcript = {"decisions": played, "messages": spoken(messages), "broadcasts": heard}
     kept = {name: transcript[name] for name in program.record}
     return World(listened, server), shown._replace(transcript=kept)
 
@@ -149,8 +154,8 @@ def transmit(
     """What is heard, the server's new state, and the learner axis of what is heard (None: all hear the same)."""
     if program.server is None:
         return program.mixing.mix(constant, inputs.varying, messages), server, 0
-    draws = {name: draw[0] for name, draw in inputs.server_noise.items()}
-    now = now_for("aggregate", program.server.noise, inputs, draws)
+    now = now_for("aggregate", program.server.noise, inputs)
+    now = Now(now.public, *jax.tree.map(lambda leaf: leaf[0], (now.noise, now.grid)))  # there is one server
     broadcast, server = program.server.aggregate(server, messages, now)
     return broadcast, server, None
 
@@ -161,14 +166,19 @@ def first_messages(program: Program, public: Sequence[str]) -> tuple[Message, Me
     def zeros(specs: Mapping[str, NoiseSpec], count: int) -> dict[str, jax.Array]:
         return {name: jnp.zeros((count, *spec.shape)) for name, spec in specs.items()}
 
+    def none(specs: Mapping[str, NoiseSpec], count: int) -> dict[str, jax.Array]:
+        return {name: jnp.zeros(count) for name in specs}
+
     world, learner, server = start(program), program.learner, program.server
-    server_noise = zeros(server.noise, 1) if server else {}
+    theirs = server.noise if server else {}
     inputs = Inputs(
         Block(None, None),
         zeros(learner.noise, program.learners),
-        server_noise,
+        zeros(theirs, 1),
         {name: jnp.ones(()) for name in public},
         (),
+        none(learner.noise, program.learners),
+        none(theirs, 1),
     )
     now = now_for("speak", learner.noise, inputs)
     messages, _ = jax.vmap(learner.speak, (0, PER_LEARNER))(world.learners, now)
@@ -198,7 +208,7 @@ def observe(program: Program, played: jax.Array, block: Block) -> Outputs:
 
 def seeded_exchange(program: Program, constant: Any, worlds: World, inputs: Inputs) -> tuple[World, Outputs]:
     """`exchange` for every seed at once: worlds and noise have a leading axis, everything else is common."""
-    axes = Inputs(block=None, noise=0, server_noise=0, public=None, varying=None)  # type: ignore[arg-type]
+    axes = Inputs(None, noise=0, server_noise=0, public=None, varying=None, grid=None, server_grid=None)  # type: ignore[arg-type]
     return jax.vmap(partial(exchange, program), (None, 0, axes))(constant, worlds, inputs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Federation, Segment
-from gossamer.privacy import NoiseSource, NoiseSpec
+from gossamer.privacy import NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
 from gossamer.simulation.engine import Inputs
 from gossamer.streams import Stream
@@ -20,6 +20,9 @@ from gossamer.streams import Stream
 # Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
 _CHUNK_BYTES = 2**23
 _LONGEST_CHUNK = 4096
+
+
+Scales = Mapping[str, tuple[Scale, ...]]
 
 
 class Chunk(NamedTuple):
@@ -71,14 +74,23 @@ class Feeder:
         Only draws for the functions in `used_in` are made: steps left over at the end decide and do nothing else.
         """
         exchanges = chunk.origin + np.arange(chunk.length, dtype=np.int64)
-        learner, server = self.algorithm.learner, self.algorithm.server
+        ours = _only(used_in, self.algorithm.learner.noise)
+        theirs = _only(used_in, self.algorithm.server.noise) if self.algorithm.server else {}
         return Inputs(
             self._block(chunk),
-            self._draws("", _only(used_in, learner.noise), self.algorithm.learners, chunk),
-            self._draws("server/", _only(used_in, server.noise), 1, chunk) if server else {},
+            self._draws("", ours, self._scales(ours), chunk),
+            self._draws("server/", theirs, self._server_scales(theirs), chunk),
             {name: f(exchanges + 1).astype(np.float32) for name, f in self.algorithm.public.items()},
             self._varying(chunk),
+            _grids(self._scales(ours)),
+            _grids(self._server_scales(theirs)),
         )
+
+    def _scales(self, names: Iterable[str]) -> Scales:
+        return {name: self.algorithm.scales_of(name) for name in names}
+
+    def _server_scales(self, names: Iterable[str]) -> Scales:
+        return {name: self.algorithm.scales[name][:1] for name in names}
 
     def messages(self, chunk: Chunk) -> NDArray[np.int64]:
         """Messages sent in each exchange of the chunk, every gossip step counted."""
@@ -95,11 +107,11 @@ class Feeder:
         by_exchange = (leaf.reshape(rows, chunk.block, *leaf.shape[1:]) for leaf in samples)
         return Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange))
 
-    def _draws(self, prefix: str, specs: Mapping[str, NoiseSpec], learners: int, chunk: Chunk) -> dict[str, Any]:
+    def _draws(self, prefix: str, specs: Mapping[str, NoiseSpec], scales: Scales, chunk: Chunk) -> dict[str, Any]:
         low, high = chunk.origin + chunk.first, chunk.origin + chunk.stop
         draws = {}
         for name, spec in specs.items():
-            each = [source.draw(prefix + name, spec, learners, low, high) for source in self.sources]
+            each = [source.draw(prefix + name, spec, scales[name], low, high) for source in self.sources]
             stacked = each[0][None] if len(each) == 1 else np.stack(each)
             # A source never touches its arrays again, so the CPU may use them where they are.
             draws[name] = jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
@@ -112,6 +124,11 @@ class Feeder:
         exchanges = chunk.origin + np.arange(chunk.first, chunk.stop, dtype=np.int64)
         arrays = self.algorithm.mixing.prepare(topology, exchanges)[1]
         return jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), arrays)
+
+
+def _grids(scales: Scales) -> dict[str, NDArray[np.float32]]:
+    """The lattice of every draw, by name and learner."""
+    return {name: np.array([scale.grid for scale in each], np.float32) for name, each in scales.items()}
 
 
 def _only(used_in: Sequence[str], specs: Mapping[str, NoiseSpec]) -> dict[str, NoiseSpec]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +101,7 @@ class Run:
         arrays |= {f"transcript/{name}": values for name, values in self.transcript.items()}
         np.savez(directory / "run.npz", allow_pickle=False, **arrays)
         plain = ("algorithm", "name", "measure", "messages", "bytes", "wall_time")
-        facts = {name: getattr(self, name) for name in plain} | {"guarantee": asdict(self.guarantee)}
+        facts = {name: getattr(self, name) for name in plain} | {"guarantee": json.loads(self.guarantee.to_json())}
         if public_data:
             facts["seed"] = self.seed
         (directory / "run.json").write_text(json.dumps(facts, indent=2))
@@ -118,7 +118,7 @@ class Run:
                 arrays = dict(file)
         except FileNotFoundError as missing:
             raise DataError(f"{directory} holds no saved run: {missing.filename} is missing") from missing
-        facts["guarantee"] = Guarantee(**facts["guarantee"])
+        facts["guarantee"] = Guarantee.from_json(json.dumps(facts["guarantee"]))
         prefix = "transcript/"
         transcript = {key.removeprefix(prefix): arrays.pop(key) for key in list(arrays) if key.startswith(prefix)}
         return Run(**{"accuracy": None, **facts, **arrays, "transcript": transcript})

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from gossamer.checks import check_count, check_seed
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError, DataError, GossamerError
-from gossamer.privacy import FastNoise, NoiseSource
+from gossamer.errors import ConfigurationError, DataError, GossamerError, PrivacyError
+from gossamer.privacy import FastNoise, NoiseSource, Unit
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
 from gossamer.simulation import engine
@@ -29,7 +29,7 @@ from gossamer.simulation.summary import report, without_seed_axis
 from gossamer.simulation.tally import Tally
 from gossamer.streams import Stream
 
-RECORDS = ("decisions", "messages")
+RECORDS = ("decisions", "messages", "broadcasts")
 _ROWS = 1000  # rows a run keeps unless told otherwise
 _CHECKPOINT_SECONDS = 10.0
 
@@ -63,8 +63,9 @@ def simulate(
         measure: "global": each decision on the samples of all learners; "local": on the learner's own; "joint": the
             decision put together from the coordinates that each learner controls, on all samples.
         every: exchanges per row of the result, each row a mean over all its steps; by default about 1000 rows.
-        record: any of "decisions" and "messages": the transcript of what was played and said. Of accelerated gossip it
-            holds the first iterate of each exchange; the others are public linear functions of the first ones.
+        record: any of "decisions", "messages" and, where there is a server, "broadcasts": the transcript of what was
+            played, said and answered. Of accelerated gossip it holds the first iterate of each exchange; the others are
+            public linear functions of the first ones.
         chunk: exchanges per compiled call; by default what keeps the inputs of a call at a few megabytes.
         debug: run the same functions in plain Python, learner by learner.
         progress: show a progress bar where the output is a terminal.
@@ -95,7 +96,7 @@ def simulate(
     with _bar(progress, algorithm.name, exchanges, done.exchanges) as advance:
         done = _play_all(feeder, program, plan, done, debug, keeper, advance)
     last = _play_rest(feeder, program, steps, done)
-    run = report(algorithm, program, done.tally, last)
+    run = report(algorithm, algorithm.guarantee.for_stream(stream.occurrences), program, done.tally, last)
     single = seeds is None
     run = replace(run, seed=chosen[0] if single else chosen, wall_time=time.perf_counter() - begun)
     return without_seed_axis(run) if single else run
@@ -228,6 +229,7 @@ def _check(
     for name, given in (("steps", steps), ("every", every), ("chunk", chunk)):
         if given is not None:
             check_count(name, given)
+    _check_privacy(algorithm, stream, steps)
     if stream.length is not None and steps > stream.length:
         raise DataError(f"{steps} steps were asked for, and the stream has {stream.length} steps")
     if algorithm.schedule.exchanges(steps) < 1:
@@ -242,6 +244,22 @@ def _check(
         )
     if isinstance(record, str) or not set(record) <= set(RECORDS):
         raise ConfigurationError("record", record, f"a list with any of {RECORDS}", "try record=['messages']")
+    if "broadcasts" in record and algorithm.server is None:
+        raise ConfigurationError("record", record, "'decisions' and 'messages' where there is no server")
+
+
+def _check_privacy(algorithm: Algorithm, stream: Stream, steps: int) -> None:
+    """Refuse a run that the guarantee does not cover, before any noise is drawn."""
+    promise = algorithm.guarantee
+    if promise.horizon is not None and steps > promise.horizon:
+        raise PrivacyError.of(
+            "steps", steps, f"at most the horizon of {promise.horizon:,}", "make it with a longer one"
+        )
+    for release in algorithm.releases:
+        release.mechanism.require(algorithm.schedule.exchanges(steps))
+    if promise.basis != "none" and stream.shared != (promise.unit in (Unit.BATCH, Unit.BATCH_SAMPLE)):
+        data = "one batch common to all learners" if stream.shared else "samples of its own for every learner"
+        raise PrivacyError.of("stream", data, f"data of which {promise.unit} is the unit of privacy")
 
 
 @contextmanager

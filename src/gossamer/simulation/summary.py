@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Federation
+from gossamer.privacy import Guarantee
 from gossamer.simulation import engine
 from gossamer.simulation.engine import Program
 from gossamer.simulation.run import Run
 from gossamer.simulation.tally import Tally
 
 
-def report(algorithm: Algorithm, program: Program, tally: Tally, decisions: NDArray[np.float32]) -> Run:
+def report(
+    algorithm: Algorithm, guarantee: Guarantee, program: Program, tally: Tally, decisions: NDArray[np.float32]
+) -> Run:
     """The run, with a seed axis first in every array but `steps`."""
     sums = tally.sums
     rows = np.where(sums["rows"] > 0, sums["rows"], np.nan)[:, None, None]  # a row without samples has no loss
@@ -25,7 +28,7 @@ def report(algorithm: Algorithm, program: Program, tally: Tally, decisions: NDAr
     return Run(
         algorithm=algorithm.describe(),
         name=algorithm.name,
-        guarantee=algorithm.guarantee,
+        guarantee=guarantee,
         measure=program.measure,
         steps=np.cumsum(sums["steps"]).astype(np.int64),
         losses=np.moveaxis(sums["loss"] / rows, 0, 1),

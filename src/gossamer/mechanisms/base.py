@@ -1,0 +1,274 @@
+"""What every mechanism can do, and what calibrating one gives.
+
+A `Mechanism` is structure: which draws it needs, how it releases, how its privacy loss follows from sensitivity and
+scale. A `Calibrated` one knows its sensitivity and its scales, and computes its loss from those same numbers.
+Compiled programs depend on the structure alone, so another budget does not compile again.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from gossamer.checks import check_count, check_positive
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.privacy import Budget, Gaussian, Law, Loss, NoiseSpec, Pure, Scale, Sensitivity, UsedIn, accounting
+
+State = Any
+Noise = Mapping[str, jax.Array]
+Grid = Mapping[str, jax.Array]
+
+_NUDGE = 1 + 2.0**-40  # scales are rounded up, so that the guarantee never exceeds the budget by a rounding
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Turns exact values into private ones, one release at a time.
+
+    Attributes:
+        shape: of the value that is released.
+        horizon: how many releases the proof covers; None: it holds for endless streams.
+        name: of its draws; mechanisms of one learner need different names.
+    """
+
+    shape: tuple[int, ...]
+    _: KW_ONLY
+    horizon: int | None = None
+    name: str = "noise"
+
+    def __post_init__(self) -> None:
+        if self.horizon is not None:
+            check_count("horizon", self.horizon)
+
+    @property
+    @abstractmethod
+    def order(self) -> Literal[1, 2]:
+        """The norm of the sensitivity that counts."""
+
+    @abstractmethod
+    def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
+        """The draws of one release: name -> law and shape."""
+
+    def noise(self, used_in: UsedIn) -> dict[str, NoiseSpec]:
+        """The draws of one release as a learner declares them, for the function that releases."""
+        return {name: NoiseSpec(law, shape, used_in) for name, (law, shape) in self.laws().items()}
+
+    @abstractmethod
+    def init(self) -> State:
+        """The state before the first release."""
+
+    @abstractmethod
+    def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
+        """The private value, and the state after it; draws come at scale, with the spacing of their lattice (or 0)."""
+
+    @abstractmethod
+    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
+        """What one unit of data costs at most after `position` releases (None: for ever) with these scales."""
+
+    @abstractmethod
+    def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
+        """The smallest scales whose loss over the whole horizon is within the budget."""
+
+    def calibrate(self, sensitivity: Sensitivity, budget: Budget | Sequence[Budget]) -> Calibrated[Self]:
+        """Scales for one budget, or for one budget per learner."""
+        if not isinstance(sensitivity, Sensitivity):
+            raise PrivacyError.of("sensitivity", sensitivity, "a Sensitivity", "a clip gives one: Clip(l2=1.0)...")
+        budgets = (budget,) if isinstance(budget, Budget) else tuple(budget)
+        each = [self.scales(sensitivity, one) for one in budgets]
+        scales = {name: tuple(Scale(one[name] * _NUDGE) for one in each) for name in self.laws()}
+        calibrated = Calibrated(self, sensitivity, scales)
+        pure = [isinstance(loss, Pure) for loss in calibrated.losses]
+        return replace(calibrated, deltas=tuple(0.0 if p else b.delta for p, b in zip(pure, budgets, strict=True)))
+
+    def at_scale(self, sensitivity: Sensitivity | None = None, **scales: float | Sequence[float]) -> Calibrated[Self]:
+        """With scales that somebody chose, each one number or one per learner; the loss follows from them."""
+        if set(scales) != set(self.laws()):
+            raise ConfigurationError("scales", sorted(scales), f"one for each of {sorted(self.laws())}")
+        each = {name: given if isinstance(given, Sequence) else (given,) for name, given in scales.items()}
+        checked = {
+            name: tuple(Scale(check_positive(name, one, zero=True)) for one in given) for name, given in each.items()
+        }
+        return Calibrated(self, sensitivity, checked)
+
+    def require(self, position: int) -> None:
+        """Refuse a number of releases that the horizon does not cover."""
+        if self.horizon is not None and position > self.horizon:
+            raise PrivacyError(
+                f"horizon: {position:,} releases were asked for, and {type(self).__name__} is calibrated for "
+                f"{self.horizon:,}. Make it with a longer horizon; nothing was released."
+            )
+
+    def _guard(self, released: jax.Array, value: jax.Array) -> jax.Array:
+        """The value, where so many releases came before that one more is covered.
+
+        Outside a compiled program an exhausted mechanism raises. Inside, where nothing can raise, it answers NaN:
+        engines refuse before they run, and a program that does not must not get a number.
+        """
+        if self.horizon is None:
+            return value
+        if not isinstance(released, jax.core.Tracer):
+            self.require(int(released) + 1)
+        return jnp.where(released < self.horizon, value, jnp.nan)
+
+
+M_co = TypeVar("M_co", bound=Mechanism, covariant=True)
+
+
+@dataclass(frozen=True)
+class Calibrated(Generic[M_co]):
+    """A mechanism with its sensitivity and scales: what scales the noise also computes the guarantee.
+
+    Attributes:
+        mechanism: the structure.
+        sensitivity: how far one unit moves a value; None: not known, so there is no guarantee.
+        scales: name of a draw -> its scale, one for all learners or one for each.
+        deltas: the delta at which each learner's loss is stated: that of its budget, or 0 where the loss is pure.
+    """
+
+    mechanism: M_co
+    sensitivity: Sensitivity | None
+    scales: Mapping[str, tuple[Scale, ...]]
+    deltas: tuple[float, ...] = (0.0,)
+
+    @property
+    def losses(self) -> tuple[Loss, ...]:
+        """The loss over the whole horizon: one for all learners, or one for each."""
+        return tuple(self.spent(self.mechanism.horizon, learner) for learner in range(len(self._each())))
+
+    def spent(self, position: int | None, learner: int = 0) -> Loss:
+        """What one unit of data has cost after this many releases (None: for ever): what a ledger records."""
+        if self.sensitivity is None:
+            raise PrivacyError.of("sensitivity", None, "a bound", "without one a release has no finite loss")
+        if position is not None:
+            self.mechanism.require(check_count("position", position, least=0))
+        elif self.mechanism.horizon is not None:
+            raise PrivacyError.of("position", None, f"at most {self.mechanism.horizon:,} releases")
+        return self.mechanism.loss(self._exact_or_rounded(learner), self._each()[learner], position)
+
+    def _each(self) -> list[dict[str, float]]:
+        """Every learner's scales by name."""
+        count = max(map(len, self.scales.values()))
+        return [{name: each[i % len(each)].value for name, each in self.scales.items()} for i in range(count)]
+
+    def on_lattice(self) -> Calibrated[M_co]:
+        """The same guarantee for releases on a lattice, as secure noise makes them.
+
+        A value is rounded to a multiple of the spacing before noise is added, which moves two neighbours apart by at
+        most the spacing in every coordinate more. That is counted: scales grow by the same share as the sensitivity.
+        """
+        if self.sensitivity is None:
+            raise PrivacyError.of("sensitivity", None, "a bound", "only a calibrated mechanism can be put on a lattice")
+        learners = range(max(map(len, self.scales.values())))
+        each = [self._lattice_scales(learner) for learner in learners]
+        return replace(self, scales={name: tuple(one[name] for one in each) for name in self.scales})
+
+    def _lattice_scales(self, learner: int) -> dict[str, Scale]:
+        values = self._each()[learner]
+        laws = {name: law for name, (law, _) in self.mechanism.laws().items()}
+        grid = min(2.0 ** (math.floor(math.log2(value)) - LATTICE_BITS[laws[name]]) for name, value in values.items())
+        exact, order = self.sensitivity, self.mechanism.order
+        assert exact is not None
+        grown = _rounded(exact, grid, self.mechanism).of(order) / exact.of(order)
+        if grown > 2:
+            raise PrivacyError(
+                f"lattice: in {math.prod(self.mechanism.shape):,} dimensions rounding moves a value more than the data "
+                f"do. Use Gaussian noise, whose sensitivity grows with the square root of the dimension only."
+            )
+        return {name: Scale(math.ceil(value * grown / grid) * grid, grid) for name, value in values.items()}
+
+    def _exact_or_rounded(self, learner: int) -> Sensitivity:
+        assert self.sensitivity is not None
+        grid = max(each[learner % len(each)].grid for each in self.scales.values())
+        return _rounded(self.sensitivity, grid, self.mechanism)
+
+
+LATTICE_BITS: Mapping[Law, int] = {
+    "laplace": 17,
+    "gaussian": 19,
+    "l2-laplace": 12,
+    "gumbel": 17,
+    "exponential": 17,
+    "uniform": 17,
+}
+"""A scale is at least 2^bits and less than 2^(bits+1) spacings: draws then are whole multiples below 2^24 of it, which
+float32 holds exactly (Laplace to 64 scales, a Gaussian to 16)."""
+
+
+def _rounded(sensitivity: Sensitivity, grid: float, mechanism: Mechanism) -> Sensitivity:
+    size = math.prod(mechanism.shape)
+    return Sensitivity(sensitivity.l1 + grid * size, sensitivity.l2 + grid * math.sqrt(size))
+
+
+def snap(value: jax.Array, grid: jax.Array) -> jax.Array:
+    """The nearest point of the lattice; the value itself where the spacing is 0.
+
+    The spacing is a power of two: dividing by it and multiplying with it are exact.
+
+    >>> snap(jnp.array([0.3, -0.6]), jnp.array(0.25)).tolist(), snap(jnp.array([0.5]), jnp.array(0.0)).tolist()
+    ([0.25, -0.5], [0.5])
+    """
+    spacing = jnp.where(grid > 0, grid, 1)
+    return jnp.where(grid > 0, jnp.round(value / spacing) * spacing, value)
+
+
+@dataclass(frozen=True)
+class Additive(Mechanism):
+    """Adds noise of one law and one scale; a subclass says how often one value enters the noisy releases.
+
+    Let one unit move one value by at most D, and let everything released be a function of noisy linear combinations in
+    which that value has the coefficients c_1, c_2, ... Then (each by composition, adaptively)
+
+    - Laplace, scale b:     epsilon = sum_k |c_k| D_1 / b,          D_1 in the l1 norm
+    - l2-Laplace, scale b:  epsilon = sum_k |c_k| D_2 / b,          D_2 in the Euclidean norm
+    - Gaussian, scale s:    mu = sqrt(sum_k c_k^2) D_2 / s,         exact Gaussian differential privacy
+
+    The density of l2-Laplace noise is proportional to exp(-|x|_2 / b), so moving it by v changes the log density by at
+    most |v|_2 / b. A Gaussian vector is as hard to tell from its shift by v as N(0, 1) from N(|v|_2 / s, 1).
+    """
+
+    _: KW_ONLY
+    law: Law = "laplace"
+
+    ALLOWED: ClassVar[tuple[Law, ...]] = ("laplace", "l2-laplace", "gaussian")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.law not in self.ALLOWED:
+            raise ConfigurationError("law", self.law, " or ".join(map(repr, self.ALLOWED)))
+
+    @abstractmethod
+    def gain(self, position: int | None) -> float:
+        """The norm of the coefficients of one value in the first `position` releases: l1, or l2 for a Gaussian."""
+
+    def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
+        """One vector a release."""
+        return {self.name: (self.law, self.shape)}
+
+    @property
+    def order(self) -> Literal[1, 2]:
+        """The l1 norm for Laplace noise, else the Euclidean one."""
+        return 1 if self.law == "laplace" else 2
+
+    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
+        """Pure for the Laplace laws, Gaussian else."""
+        if position == 0:
+            return Pure(0.0)
+        moved = self.gain(position) * sensitivity.of(self.order)
+        ratio = moved / scales[self.name] if scales[self.name] else (math.inf if moved else 0.0)
+        return Gaussian(ratio) if self.law == "gaussian" else Pure(ratio)
+
+    def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
+        """The gain times sensitivity / epsilon, or sensitivity / mu_star(epsilon, delta) for a Gaussian."""
+        per_scale = budget.epsilon
+        if self.law == "gaussian":
+            if budget.delta == 0:
+                hint = "give the budget a delta such as 1e-5, or use Laplace noise"
+                raise PrivacyError.of("delta", budget.delta, "a positive delta for Gaussian noise", hint)
+            per_scale = accounting.mu_star(budget.epsilon, budget.delta)
+        return {self.name: self.gain(self.horizon) * sensitivity.of(self.order) / per_scale}

@@ -1,0 +1,54 @@
+"""Fresh noise on every release."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import KW_ONLY, dataclass
+
+import jax
+import jax.numpy as jnp
+
+from gossamer.checks import check_count
+from gossamer.mechanisms.base import Additive, Grid, Noise, State, snap
+
+
+@dataclass(frozen=True)
+class Independent(Additive):
+    """Adds one fresh draw to every value. One unit enters one value, so the loss does not grow with the horizon.
+
+    *Proof.* Condition on the releases before the value that the unit enters: they have the same law under both
+    neighbours. That value is released once, with noise that covers its sensitivity. All later values depend on the unit
+    through earlier releases only (they are functions of what was released and of other data), so they add nothing. This
+    holds for adaptive streams, and for endless ones.
+
+    Attributes:
+        touches: how many of the values one unit can move. 1 where later values depend on it through releases only; the
+            horizon where nothing keeps it out of them. Then pure losses add up, and Gaussian ones in squares.
+
+    >>> from gossamer.privacy import Budget, Sensitivity
+    >>> noisy = Independent((2,), law="laplace").calibrate(Sensitivity(l1=2.0, l2=2.0), Budget(0.5))
+    >>> round(noisy.scales["noise"][0].value, 6), noisy.losses
+    (4.0, (Pure(value=0.5),))
+    """
+
+    _: KW_ONLY
+    touches: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("touches", self.touches)
+
+    def init(self) -> State:
+        """How many releases there were, where their number is bounded; else nothing."""
+        return () if self.horizon is None else jnp.zeros((), jnp.int32)
+
+    def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
+        """Value plus noise, each on the lattice; the sum of two points of the lattice is one too."""
+        spacing = grid[self.name]
+        noisy = snap(value, spacing) + snap(noise[self.name], spacing)
+        return (noisy, state) if self.horizon is None else (self._guard(state, noisy), state + 1)
+
+    def gain(self, position: int | None) -> float:
+        """A unit enters `touches` releases."""
+        touched = self.touches if position is None else min(self.touches, position)
+        return math.sqrt(touched) if self.law == "gaussian" else float(touched)

@@ -1,0 +1,160 @@
+"""Clipping and sensitivity are one object: the bound that enters a proof is the bound that the code enforces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from gossamer.checks import check_count, check_positive
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.privacy.budget import is_number
+from gossamer.privacy.guarantee import Unit
+
+_NORM_SLACK = 2.0**-16  # float32: a clipped row's norm, computed and scaled, is off by less than this share
+_ROUNDING = 2.0**-24  # float32: the relative error of one addition
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far the unit of privacy can move a released value, in two norms.
+
+    >>> Sensitivity(l1=4.0, l2=2.0).stacked(9)
+    Sensitivity(l1=36.0, l2=6.0)
+    """
+
+    l1: float
+    l2: float
+
+    def __post_init__(self) -> None:
+        for name in ("l1", "l2"):
+            value = getattr(self, name)
+            if not is_number(value) or not 0 <= value < math.inf:
+                raise PrivacyError.of(
+                    f"{name} sensitivity", value, "a finite number of at least 0", "give a clip, which bounds it"
+                )
+
+    def of(self, order: Literal[1, 2]) -> float:
+        """The bound in this norm."""
+        return self.l1 if order == 1 else self.l2
+
+    def stacked(self, copies: int) -> Sensitivity:
+        """When as many values move at once, each by this much."""
+        return Sensitivity(copies * self.l1, math.sqrt(copies) * self.l2)
+
+    def scaled(self, l1: float, l2: float) -> Sensitivity:
+        """After a linear map with these operator norms."""
+        return Sensitivity(l1 * self.l1, l2 * self.l2)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Scales a gradient down until its norm is at most a bound: `l2=...` or `l1=...`, or one bound per block.
+
+    Attributes:
+        l2: the bound of the Euclidean norm, or one bound per block.
+        l1: the bound of the sum of absolute values instead, or one per block.
+        blocks: the sizes of consecutive coordinate blocks, each clipped by itself, where there is one bound per block.
+
+    >>> sensitivity = Clip(l2=1.0).sensitivity(Unit.SAMPLE, dim=100)
+    >>> round(sensitivity.l2, 3), round(sensitivity.l1, 2)
+    (2.0, 20.0)
+    >>> Clip(l2=(1.0, 0.5), blocks=(3, 2)).dim
+    5
+    """
+
+    l2: float | tuple[float, ...] | None = None
+    l1: float | tuple[float, ...] | None = None
+    blocks: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.l1 is None) == (self.l2 is None):
+            raise ConfigurationError("clip", self, "a bound of one norm, l2 or l1", "try Clip(l2=1.0)")
+        name = "l2" if self.l1 is None else "l1"
+        given = getattr(self, name)
+        if self.blocks is None:
+            object.__setattr__(self, name, check_positive(f"clip {name}", given))
+            return
+        sizes = tuple(check_count("clip blocks", size) for size in self.blocks)
+        bounds = tuple(given) if isinstance(given, Sequence) else (given,)
+        if len(bounds) != len(sizes):
+            raise ConfigurationError(f"clip {name}", given, f"one bound for each of the {len(sizes)} blocks")
+        object.__setattr__(self, "blocks", sizes)
+        object.__setattr__(self, name, tuple(check_positive(f"clip {name}", bound) for bound in bounds))
+
+    @classmethod
+    def of(cls, given: float | Clip | None) -> Clip:
+        """A clip from what a user gave; a number bounds the Euclidean norm.
+
+        >>> Clip.of(0.5)
+        Clip(l2=0.5)
+        >>> Clip.of(None)
+        Traceback (most recent call last):
+            ...
+        gossamer.errors.PrivacyError: clip: got None; allowed: a positive number or a Clip. Without a bound ...
+        """
+        if given is None:
+            hint = "without a bound on every sample's gradient no noise is enough: try clip=1.0"
+            raise PrivacyError.of("clip", given, "a positive number or a Clip", hint)
+        return given if isinstance(given, Clip) else cls(l2=check_positive("clip", given))
+
+    def __repr__(self) -> str:
+        fields = [f"{name}={getattr(self, name)!r}" for name in ("l2", "l1", "blocks") if getattr(self, name)]
+        return f"Clip({', '.join(fields)})"
+
+    @property
+    def order(self) -> Literal[1, 2]:
+        """Which norm is bounded."""
+        return 2 if self.l1 is None else 1
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The bound of every block."""
+        bound: Any = self.l2 if self.l1 is None else self.l1
+        return bound if isinstance(bound, tuple) else (bound,)
+
+    @property
+    def norm(self) -> float:
+        """The largest Euclidean norm of a clipped gradient."""
+        return math.hypot(*self.bounds)
+
+    @property
+    def dim(self) -> int | None:
+        """The length of the gradients, where the blocks say it."""
+        return None if self.blocks is None else sum(self.blocks)
+
+    def check_dim(self, dim: int) -> None:
+        """Refuse blocks that do not cover a gradient of this length."""
+        if self.dim not in (None, dim):
+            raise ConfigurationError("clip blocks", self.blocks, f"sizes that add up to {dim}")
+
+    def parts(self, dim: int) -> tuple[tuple[slice, float], ...]:
+        """The coordinates of each block and its bound.
+
+        >>> Clip(l2=(1.0, 0.5), blocks=(3, 2)).parts(5)
+        ((slice(0, 3, None), 1.0), (slice(3, 5, None), 0.5))
+        """
+        self.check_dim(dim)
+        ends = np.cumsum(self.blocks or (dim,)).tolist()
+        starts = [0, *ends[:-1]]
+        return tuple((slice(a, b), bound) for a, b, bound in zip(starts, ends, self.bounds, strict=True))
+
+    def sensitivity(self, unit: Unit, dim: int, *, rows: int = 1, batch: int = 1) -> Sensitivity:
+        """How far one unit moves one learner's sum of clipped gradients: one that is replaced, by twice the clip.
+
+        Args:
+            unit: what changes between neighbours.
+            dim: the length of a gradient.
+            rows: gradients in the sum. More of them round more: the worst case of float32 additions is counted.
+            batch: samples of a common batch, all of which change where the unit is the batch.
+        """
+        replaced = batch if unit is Unit.BATCH else 1
+        rows = max(rows, batch)
+        share = 2 * replaced * (1 + _NORM_SLACK) + 2 * rows * (rows - 1) * _ROUNDING
+        bounds, sizes = np.array(self.bounds), np.array(self.blocks or (dim,))
+        self.check_dim(dim)
+        root = np.sqrt(sizes) if self.order == 2 else 1.0
+        return Sensitivity(l1=share * float(np.sum(bounds * root)), l2=share * self.norm)
