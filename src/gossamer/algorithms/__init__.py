@@ -13,7 +13,9 @@ from gossamer.algorithms.d_ogd import d_ogd
 from gossamer.algorithms.local_ogd import local_ogd
 from gossamer.algorithms.noisy_federated import noisy_federated
 from gossamer.algorithms.noisy_ogd import noisy_ogd
+from gossamer.algorithms.pd_ogd import pd_ogd
 from gossamer.core import Algorithm
+from gossamer.privacy import Budget
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ REGISTRY: Mapping[str, Entry] = {
     "ad_ftgl": Entry(ad_ftgl, "graph", "accelerated gossip in coupled blocks (Wan et al. 2024)", {"block": 3}),
     "centralized_ogd": Entry(centralized_ogd, "server", "a server sees every gradient", {"step": 0.1}),
     "local_ogd": Entry(local_ogd, "none", "every learner alone, no communication", {"step": 0.1}),
+    "pd_ogd": Entry(
+        pd_ogd, "graph", "private online gradient descent (Li et al. 2018)", {"budget": Budget(50.0), "clip": 1.0}
+    ),
     "noisy_ogd": Entry(noisy_ogd, "graph", "d_ogd with uncalibrated noise on messages", {"step": 0.1, "scale": 0.1}),
     "noisy_federated": Entry(
         noisy_federated,
@@ -58,4 +63,5 @@ __all__ = [
     "local_ogd",
     "noisy_federated",
     "noisy_ogd",
+    "pd_ogd",
 ]

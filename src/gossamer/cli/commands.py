@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 import gossamer
 from gossamer import data, problems, sets, topology
 from gossamer.algorithms import REGISTRY, Entry
+from gossamer.cli.calibrate import calibrate
 from gossamer.cli.config import Experiment, load
 from gossamer.cli.demo import INTRODUCTION, play
 from gossamer.cli.show import say, show
@@ -112,6 +113,9 @@ def _report(file: Path, experiment: Experiment, run: Run, steps: int | None) -> 
         ),
         command=f"gossamer run {shlex.quote(str(file))}{override}",
     )
+
+
+app.command("calibrate")(calibrate)
 
 
 @app.command("demo")

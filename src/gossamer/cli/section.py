@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from gossamer.cli.kinds import SETS, TOPOLOGIES, Maker
-from gossamer.cli.values import MisfitError, Reader, either, reader
+from gossamer.cli.values import MisfitError, Reader, ReadTable, Tables, either, reader
 from gossamer.core import Rate
 from gossamer.errors import ConfigurationError
+from gossamer.privacy import Budget, Clip
 from gossamer.sets import DecisionSet
 from gossamer.topology import FixedTopology
 
@@ -140,15 +141,21 @@ def build(where: str, table: Mapping[str, Any], kinds: Mapping[str, Maker]) -> A
     return section.call(maker)
 
 
-def _rate(where: str, table: Mapping[str, Any]) -> Rate:
-    section = Section(where, table)
-    section.expect([Rate])
-    rate: Rate = section.call(Rate)
-    return rate
+def _fields_of(maker: Maker) -> ReadTable:
+    """Reads a table whose keys are the fields of a class."""
+
+    def read(where: str, table: Mapping[str, Any]) -> Any:
+        section = Section(where, table)
+        section.expect([maker])
+        return section.call(maker)
+
+    return read
 
 
-TABLES = {
-    Rate: ("a table {scale = ..., power = ..., delay = ...}", _rate),
+TABLES: Tables = {
+    Rate: ("a table {scale = ..., power = ..., delay = ...}", _fields_of(Rate)),
+    Budget: ("a table {epsilon = ..., delta = ...}", _fields_of(Budget)),
+    Clip: ("a table {l2 = ...} or {l1 = ...}", _fields_of(Clip)),
     DecisionSet: ("a table {kind = ...}", lambda where, table: build(where, table, SETS)),
     FixedTopology: ("a table {kind = ...}", lambda where, table: build(where, table, TOPOLOGIES)),
 }

@@ -1,0 +1,124 @@
+"""`gossamer calibrate`: what noise an algorithm needs for a budget, tight against published side by side."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Sequence
+from typing import Annotated, Any, get_args, get_type_hints
+
+import typer
+from rich.console import Console
+
+from gossamer import problems, sets, topology
+from gossamer.algorithms import REGISTRY, Entry
+from gossamer.cli.section import Section
+from gossamer.cli.show import say, show
+from gossamer.core import Algorithm
+from gossamer.errors import ConfigurationError, GossamerError
+from gossamer.privacy import OBSERVERS, Budget
+from gossamer.reports import Table
+
+
+def calibrate(
+    algorithm: Annotated[str, typer.Argument(help="An algorithm with a budget: see `gossamer algorithms`.")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon for the whole horizon.")],
+    delta: Annotated[float, typer.Option(help="Delta for the whole horizon.")] = 0.0,
+    clip: Annotated[float, typer.Option(help="The Euclidean norm that gradients are clipped to.")] = 1.0,
+    dim: Annotated[int, typer.Option(help="The length of a decision.")] = 10,
+    learners: Annotated[int, typer.Option(help="How many learners, on a ring or around a server.")] = 10,
+    horizon: Annotated[int | None, typer.Option(help="Steps per learner; endless where it is left out.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="Any other option, as KEY=VALUE; may be repeated.")] = None,
+) -> None:
+    """Show the noise that an algorithm needs for a budget, and the guarantee it gives."""
+    entry = Section("calibrate", {"algorithm": algorithm}).pick("algorithm", REGISTRY)
+    kinds = calibrations(entry)
+    settings: dict[str, Any] = {"budget": Budget(epsilon, delta), "clip": clip, "horizon": horizon}
+    built = {kind: _build(entry, dim, learners, settings, option or (), kind) for kind in kinds}
+    made = {kind: result for kind, result in built.items() if isinstance(result, Algorithm)}
+    if not made:
+        raise next(error for error in built.values() if isinstance(error, GossamerError))
+    console = Console()
+    say(
+        console, f"{algorithm} on {next(iter(made.values())).topology.name}, {dim} dimensions, {Budget(epsilon, delta)}"
+    )
+    show(console, comparison(made), words=True)
+    for kind, result in built.items():
+        say(console, f"{kind}: " + (result.guarantee.explain() if isinstance(result, Algorithm) else str(result)))
+
+
+def calibrations(entry: Entry) -> Sequence[str]:
+    """The calibrations that an algorithm knows; refused where it takes no budget.
+
+    >>> calibrations(REGISTRY["pd_ogd"])
+    ('tight', 'published')
+    """
+    if "budget" not in inspect.signature(entry.make).parameters:
+        private = [name for name, each in REGISTRY.items() if "budget" in inspect.signature(each.make).parameters]
+        raise ConfigurationError("calibrate algorithm", entry.make.__name__, f"one with a budget: {', '.join(private)}")
+    return get_args(get_type_hints(entry.make)["calibration"])
+
+
+def comparison(algorithms: dict[str, Algorithm]) -> Table:
+    """One column per calibration: scales, and what they guarantee.
+
+    >>> from gossamer import algorithms
+    >>> options = {"budget": Budget(1.0), "clip": 1.0, "step": 0.1, "horizon": 100}
+    >>> makes = {k: algorithms.pd_ogd(problems.Linear(4), topology.ring(3), calibration=k, **options)
+    ...          for k in ("tight", "published")}
+    >>> comparison(makes).rows[0]
+    ('noise on gradient (laplace)', '4', '400')
+    """
+    promises = [algorithm.guarantee for algorithm in algorithms.values()]
+    rows = [
+        ("epsilon", *(f"{promise.epsilon:.4g}" for promise in promises)),
+        ("delta", *(f"{promise.delta:.3g}" for promise in promises)),
+        ("basis", *(promise.basis for promise in promises)),
+        ("unit", *(str(promise.unit) for promise in promises)),
+        ("observer", *(f"{promise.observer}: {OBSERVERS[promise.observer]}" for promise in promises)),
+        ("horizon", *("endless" if p.horizon is None else f"{p.horizon:,} steps" for p in promises)),
+    ]
+    return Table(("", *algorithms), (*_scales(algorithms), *rows))
+
+
+def _scales(algorithms: dict[str, Algorithm]) -> list[tuple[str, ...]]:
+    """A row for every draw that all of them make."""
+    each = [algorithm.scales for algorithm in algorithms.values()]
+    first = next(iter(algorithms.values()))
+    specs = {**first.learner.noise, **(first.server.noise if first.server else {})}
+    common = [name for name in each[0] if all(name in scales for scales in each)]
+    return [
+        (f"noise on {name} ({specs[name].law})", *(f"{scales[name][0].value:.4g}" for scales in each))
+        for name in common
+    ]
+
+
+def _build(
+    entry: Entry, dim: int, learners: int, settings: dict[str, Any], options: Sequence[str], kind: str
+) -> Algorithm | GossamerError:
+    """The algorithm, or the reason why this calibration is refused."""
+    problem = problems.Logistic(dim, feature_bound=1.0, domain=sets.L2Ball(1.0))
+    network = topology.ring(learners, weights="lazy") if entry.network == "graph" else learners
+    section = Section("calibrate --option", dict(map(_parse, options)))
+    section.expect([entry.make], supplied=["problem", "topology", "learners", "calibration", *settings])
+    supplied = settings | {"problem": problem, "topology": network, "learners": network, "calibration": kind}
+    try:
+        built: Algorithm = section.call(entry.make, supplied)
+        return built
+    except GossamerError as refused:
+        return refused
+
+
+def _parse(option: str) -> tuple[str, Any]:
+    """KEY=VALUE; a value that is not TOML is text.
+
+    >>> _parse("noise=gaussian"), _parse("step=0.1")
+    (('noise', 'gaussian'), ('step', 0.1))
+    """
+    key, equals, value = option.partition("=")
+    if not equals or not key:
+        raise ConfigurationError("--option", option, "KEY=VALUE", "try --option noise=gaussian")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key, value
