@@ -4,7 +4,7 @@ from gossamer.privacy.budget import Budget, budgets_of
 from gossamer.privacy.clip import Clip, Sensitivity
 from gossamer.privacy.fast import FastNoise
 from gossamer.privacy.guarantee import OBSERVERS, Assumption, Basis, Guarantee, Observer, Unit, no_guarantee
-from gossamer.privacy.loss import Approximate, Concentrated, Gaussian, Loss, Pure
+from gossamer.privacy.loss import Approximate, BoundedRange, Concentrated, Gaussian, Loss, Mixed, Pure, compose, worst
 from gossamer.privacy.noise import Law, NoiseSource, NoiseSpec, Scale, UsedIn
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Approximate",
     "Assumption",
     "Basis",
+    "BoundedRange",
     "Budget",
     "Clip",
     "Concentrated",
@@ -20,6 +21,7 @@ __all__ = [
     "Guarantee",
     "Law",
     "Loss",
+    "Mixed",
     "NoiseSource",
     "NoiseSpec",
     "Observer",
@@ -29,5 +31,7 @@ __all__ = [
     "Unit",
     "UsedIn",
     "budgets_of",
+    "compose",
     "no_guarantee",
+    "worst",
 ]

@@ -8,24 +8,39 @@ sums. docs/privacy.md has the proofs.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.errors import PrivacyError
 from gossamer.privacy.budget import as_float
+from gossamer.privacy.series import Total, sum_with_tail
+
+__all__ = [
+    "Total",
+    "bounded_range_epsilon",
+    "bounded_range_renyi",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "largest_within",
+    "mixed_epsilon",
+    "mu_star",
+    "pure_renyi",
+    "renyi_epsilon",
+    "sum_with_tail",
+    "zcdp_epsilon",
+]
 
 Floats = NDArray[np.float64]
 
-_SHAVE = 2.0**-40  # mu_star is lowered, epsilons through Renyi divergences and series are raised by this share
+_SHAVE = 2.0**-40  # mu_star is lowered, epsilons through Renyi divergences are raised by this share
 _FINER = 2.0**-43  # the inverses are raised by less, so that a round trip stays within the budget
 _ROOT_TAU = math.sqrt(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _ORDERS: Floats = 1 + np.geomspace(0.011, 1e12, 400)  # dp-accounting converts orders above 1.01
 _LEAST_DELTA = 1e-300  # below it order times delta may underflow in dp-accounting
-_FIRST_BLOCK, _LARGEST_BLOCK = 2**10, 2**18
 
 
 # --- The Gaussian mechanism: mu-GDP means (epsilon, delta) with delta = Phi(-a) - e^epsilon Phi(-b), where
@@ -69,8 +84,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The smallest delta at which mu-Gaussian differential privacy implies (epsilon, delta), rounded up.
 
-    >>> f"{gaussian_delta(1.0, 4.3772):.4g}"
-    '1e-05'
+    >>> round(gaussian_delta(1.0, 1.0), 5), gaussian_delta(100.0, 1.0)
+    (0.12694, 1.0)
     """
     mu, epsilon = _loss("mu", mu), _loss("epsilon", epsilon)
     if mu in (0, math.inf):
@@ -103,10 +118,10 @@ def _log_delta(a: float, mu: float) -> float:
     """
     if mu < 0.5:
         x = a + mu * (_NODES + 1) / 2
-        difference = mu / 2 * float(_WEIGHTS @ (1 - x * _mills(x)))
+        difference = math.log(mu) + math.log(float(_WEIGHTS @ (1 - x * _mills(x))) / 2)
     else:
-        difference = float(_mills(a) - _mills(a + mu))
-    return math.log(difference / _ROOT_TAU) - a * a / 2
+        difference = math.log(float(_mills(a) - _mills(a + mu)))
+    return difference - math.log(_ROOT_TAU) - a * a / 2
 
 
 def _complement(a: float, mu: float) -> float:
@@ -132,7 +147,7 @@ def renyi_epsilon(curve: Callable[[Floats], Floats], delta: float) -> float:
     Proposition 12; Asoodeh et al. 2020), by dp-accounting. Every order gives a valid epsilon, so a grid is safe.
 
     >>> round(renyi_epsilon(lambda orders: 0.5 * orders, 1e-5), 3)
-    4.713
+    4.728
     """
     from dp_accounting.rdp import compute_epsilon
 
@@ -140,9 +155,12 @@ def renyi_epsilon(curve: Callable[[Floats], Floats], delta: float) -> float:
     delta = delta if delta >= _LEAST_DELTA else 0.0
     with np.errstate(over="ignore"):  # an infinite divergence is a valid bound
         epsilon, order = compute_epsilon(_ORDERS, curve(_ORDERS), delta)
-        if 0 < epsilon < math.inf:
-            near = 1 + (order - 1) * np.geomspace(1 / 1.1, 1.1, 61)  # the grid's ratio is 1.084
-            epsilon = min(epsilon, compute_epsilon(near, curve(near), delta)[0])
+        for width in (
+            1.1,
+            1.005,
+        ):  # orders nearer to the best: the first grid has a ratio of 1.084, the second of 1.005
+            near = 1 + (order - 1) * np.geomspace(1 / width, width, 41)
+            epsilon, order = min((epsilon, order), compute_epsilon(near, curve(near), delta))
     return float(epsilon) * (1 + _SHAVE)
 
 
@@ -154,7 +172,7 @@ def pure_renyi(epsilon: float, orders: Floats) -> Floats:
     p^a (1-p)^(1-a) + (1-p)^a p^(1-a) = cosh((a - 1/2) epsilon) / cosh(epsilon/2), over a - 1.
 
     >>> pure_renyi(1.0, np.array([2.0, 1e6])).round(4)
-    array([0.735, 1.   ])
+    array([0.7353, 1.    ])
     """
     epsilon = _loss("epsilon", epsilon)
     if epsilon > 1e6:  # never above epsilon itself
@@ -185,7 +203,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """Epsilon at delta of rho-zCDP: the Renyi divergence of order a is at most rho a.
 
     >>> round(zcdp_epsilon(0.125, 1e-5), 3), zcdp_epsilon(0.125, 0.0)
-    (2.173, inf)
+    (2.166, inf)
     """
     rho = _loss("rho", rho)
     return renyi_epsilon(lambda orders: rho * orders, delta)
@@ -225,23 +243,21 @@ def mixed_epsilon(
     """
     delta = _delta(delta)
     mu, rho = _loss("mu", mu), _loss("rho", rho)
-    ranges = [_loss("bounded range", one) for one in bounded_range]
-    bounded = math.fsum([*(_loss("epsilon", one) for one in pure), *ranges])
+    pures, ranges = _counted("epsilon", pure), _counted("bounded range", bounded_range)
+    bounded = math.fsum([*pures.elements(), *ranges.elements()])
     gaussian = rho + mu * mu / 2
     rest = zcdp_epsilon(gaussian, delta) if rho else gaussian_epsilon(mu, delta)
-    if delta == 0 or bounded + rest == 0 or not (pure or ranges):
+    if delta == 0 or bounded == 0:
         return bounded + rest
 
     def curve(orders: Floats) -> Floats:
-        return _added(pure_renyi, pure, orders) + _added(bounded_range_renyi, ranges, orders) + gaussian * orders
+        return _added(pure_renyi, pures, orders) + _added(bounded_range_renyi, ranges, orders) + gaussian * orders
 
     return min(bounded + rest, renyi_epsilon(curve, delta))
 
 
-def _added(curve: Callable[[float, Floats], Floats], epsilons: Sequence[float], orders: Floats) -> Floats:
-    values, counts = np.unique(np.array(epsilons, dtype=np.float64), return_counts=True)
-    parts = [count * curve(float(value), orders) for value, count in zip(values, counts, strict=True)]
-    return np.sum(parts, axis=0) if parts else np.zeros_like(orders)
+def _added(curve: Callable[[float, Floats], Floats], epsilons: Counter[float], orders: Floats) -> Floats:
+    return sum((count * curve(each, orders) for each, count in epsilons.items()), start=np.zeros_like(orders))
 
 
 def largest_within(cost: Callable[[float], float], epsilon: float) -> float:
@@ -265,62 +281,6 @@ def largest_within(cost: Callable[[float], float], epsilon: float) -> float:
     return low
 
 
-# --- Endless sums.
-
-
-class Total(NamedTuple):
-    """An upper bound on an infinite sum, and the index up to which its terms were evaluated."""
-
-    bound: float
-    stop: int
-
-
-def sum_with_tail(
-    term: Callable[[NDArray[np.int64]], Floats],
-    tail: Callable[[int], float],
-    start: int = 0,
-    tolerance: float = 1e-6,
-    most: int = 10**7,
-) -> Total:
-    """An upper bound on the sum of term(t) over all t from `start` on: terms up to a stop, and a proven bound beyond.
-
-    Args:
-        term: non-negative terms of consecutive indices. Blocks are asked for in order and each index once, so a
-            recursion may keep its state in between.
-        tail: a *proven* bound on the sum of all terms from an index on, asked for after the terms before it; infinite
-            where the proof does not reach yet.
-        start: the first index.
-        tolerance: stop when the tail is at most this share of the terms before it.
-        most: terms to evaluate at most.
-
-    >>> total = sum_with_tail(lambda t: 1.0 / (t + 1.0) ** 2, lambda stop: 1.0 / stop)
-    >>> 0 <= total.bound - math.pi**2 / 6 < 1e-6
-    True
-    """
-    partial, rest, at, size = 0.0, math.inf, start, _FIRST_BLOCK
-    while at < start + most:
-        stop = min(start + most, at + size)
-        partial = _raised(partial + _block(term, at, stop))
-        rest = as_float(tail(stop))
-        if not rest >= 0:
-            raise PrivacyError.of("tail", rest, "a bound of at least 0")
-        if rest <= tolerance * partial:
-            return Total(_raised(partial + rest), stop)
-        at, size = stop, min(2 * size, _LARGEST_BLOCK)
-    raise PrivacyError.of("tail", rest, f"at most {tolerance:g} of {partial:g}, the sum of {most:,} terms before it")
-
-
-def _block(term: Callable[[NDArray[np.int64]], Floats], start: int, stop: int) -> float:
-    values = np.asarray(term(np.arange(start, stop, dtype=np.int64)), dtype=np.float64)
-    if values.shape != (stop - start,) or not np.all((values >= 0) & np.isfinite(values)):
-        raise PrivacyError(f"term: allowed: {stop - start:,} finite numbers of at least 0, one per index.")
-    return float(np.sum(values))
-
-
-def _raised(value: float) -> float:
-    return value * (1 + _SHAVE)
-
-
 # --- Checks.
 
 
@@ -336,6 +296,10 @@ def _loss(field: str, given: float) -> float:
     if not value >= 0:
         raise PrivacyError.of(field, given, "a number of at least 0")
     return value
+
+
+def _counted(field: str, given: Sequence[float]) -> Counter[float]:
+    return Counter({_loss(field, each): count for each, count in Counter(given).items()})
 
 
 def _delta(given: float) -> float:

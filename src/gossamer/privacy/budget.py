@@ -75,4 +75,4 @@ def as_float(given: Any) -> float:
     try:
         return float(given) if is_number(given) else math.nan
     except OverflowError:
-        return math.copysign(math.inf, given)
+        return math.inf if given > 0 else -math.inf

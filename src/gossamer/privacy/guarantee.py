@@ -6,13 +6,14 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.privacy.budget import Budget
-from gossamer.privacy.loss import Loss
+from gossamer.privacy.budget import Budget, as_float, budgets_of
+from gossamer.privacy.loss import Loss, compose, worst
 
 Basis = Literal["proven", "published", "heuristic", "none"]
 """Why a guarantee is believed: a proof whose every assumption code enforces; a paper's noise as printed; a proof with
@@ -40,8 +41,8 @@ class Unit(StrEnum):
 class Assumption:
     """Something the proof rests on, and the code that makes it true; empty where nothing does.
 
-    >>> Assumption("gradients are clipped", "Problem.clipped_gradient_sum").enforced
-    True
+    >>> print(Assumption("gradients are clipped", "Problem.clipped_gradient_sum"))
+    gradients are clipped (enforced by Problem.clipped_gradient_sum)
     """
 
     claim: str
@@ -52,6 +53,9 @@ class Assumption:
         """Whether code makes it true."""
         return bool(self.enforced_by)
 
+    def __str__(self) -> str:
+        return f"{self.claim} ({f'enforced by {self.enforced_by}' if self.enforced else 'not enforced'})"
+
 
 @dataclass(frozen=True)
 class Guarantee:
@@ -60,13 +64,16 @@ class Guarantee:
     Attributes:
         basis: "proven", "published", "heuristic" or "none".
         reason: why there is none, or what a guarantee that is not proven really gives.
-        losses: the privacy loss over the whole horizon: one for all learners, or one for each.
+        losses: the privacy loss over the whole horizon, with exact noise: one for all learners, or one for each.
         deltas: the delta at which each loss is stated.
         unit: what changes between neighbours.
         observer: whom it is against.
         horizon: the steps it covers; None: it never ends.
         occurrences: how often one record occurs in the stream at most; None where that is not known.
-        sampler_delta: the error of the noise sampler, added to every delta.
+        per: whether one occurrence changes between neighbours, or a whole record: all its occurrences.
+        repeats: "compose" where each occurrence of a record enters releases of its own, so that their losses compose;
+            "group" where nothing says so: group privacy holds wherever the occurrences lie.
+        sampler_delta: how far the noise that the unit touches is from the exact law at most, in total variation.
         assumptions: what the proof rests on, each with the code that enforces it.
         proof: where to read it.
     """
@@ -79,17 +86,25 @@ class Guarantee:
     observer: Observer = "peers"
     horizon: int | None = None
     occurrences: int | None = None
+    per: Literal["occurrence", "record"] = "occurrence"
+    repeats: Literal["group", "compose"] = "group"
     sampler_delta: float = 0.0
     assumptions: tuple[Assumption, ...] = ()
     proof: str = ""
 
     def __post_init__(self) -> None:
-        if self.basis not in get_args(Basis):
-            raise ConfigurationError("basis", self.basis, ", ".join(map(repr, get_args(Basis))))
-        if self.observer not in OBSERVERS:
-            raise ConfigurationError("observer", self.observer, ", ".join(map(repr, OBSERVERS)))
+        for field, choices in _CHOICES.items():
+            if getattr(self, field) not in choices:
+                raise ConfigurationError(field, getattr(self, field), ", ".join(map(repr, choices)))
         if (self.basis == "none") == bool(self.losses) or len(self.losses) != len(self.deltas):
             raise ConfigurationError("losses", self.losses, "a loss with its delta, exactly where there is a guarantee")
+        if not all(isinstance(loss, Loss) for loss in self.losses):
+            raise ConfigurationError("losses", self.losses, "privacy losses", "try Pure(1.0)")
+        for field in ("horizon", "occurrences"):
+            if getattr(self, field) is not None:
+                object.__setattr__(self, field, check_count(field, getattr(self, field)))
+        object.__setattr__(self, "deltas", tuple(map(_checked_delta, self.deltas)))
+        object.__setattr__(self, "sampler_delta", _checked_delta(self.sampler_delta))
         loose = [assumption.claim for assumption in self.assumptions if not assumption.enforced]
         if self.basis == "proven" and loose:
             raise PrivacyError.of(
@@ -109,45 +124,82 @@ class Guarantee:
     @property
     def delta(self) -> float:
         """The largest delta of any learner, with the sampler's error; 1 without a guarantee."""
-        return max(self.deltas, default=1.0) + (self.sampler_delta if self.deltas else 0.0)
+        return max((delta for _, delta in self._costs()), default=1.0)
 
-    def covers(self, budget: Budget) -> bool:
-        """Whether every learner's loss stays within this budget.
+    def _costs(self) -> list[tuple[float, float]]:
+        """Epsilon and delta of every learner, with the sampler's error."""
+        pairs = zip(self.epsilons, self.deltas, strict=True)
+        return [(epsilon, min(1.0, delta + self.sampler_share(epsilon))) for epsilon, delta in pairs]
+
+    def sampler_share(self, epsilon: float) -> float:
+        """What inexact noise adds to delta where epsilon is stated: (1 + e^epsilon) times its distance.
+
+        Where P and Q are within tau of laws with P <= e^epsilon Q + delta on every event, they satisfy that with
+        tau + e^epsilon tau more.
+
+        >>> no_guarantee("an example").with_sampler_error(1e-9).sampler_share(0.0)
+        2e-09
+        """
+        return self.sampler_delta * (1 + math.exp(min(epsilon, 700.0))) if self.sampler_delta else 0.0
+
+    def covers(self, budget: Budget | Sequence[Budget]) -> bool:
+        """Whether every learner's loss stays within this budget, or within its own where there is one for each.
 
         >>> from gossamer.privacy import Budget, Pure
         >>> promise = Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,))
         >>> promise.covers(Budget(1.0)), promise.covers(Budget(0.5))
         (True, False)
+        >>> inexact = promise.with_sampler_error(1e-9)
+        >>> inexact.covers(Budget(1.0)), inexact.covers(Budget(1.0, 1e-8))
+        (False, True)
         """
-        left = budget.delta - self.sampler_delta
-        return bool(self.losses) and left >= 0 and all(loss.epsilon(left) <= budget.epsilon for loss in self.losses)
+        if not self.losses:
+            return False
+        budgets = (budget,) if isinstance(budget, Budget) else tuple(budget)
+        if 1 in (len(self.losses), len(budgets)):
+            return all(self._within(loss, one) for loss in self.losses for one in budgets)
+        return all(map(self._within, self.losses, budgets_of(budgets, len(self.losses))))
+
+    def _within(self, loss: Loss, budget: Budget) -> bool:
+        left = budget.delta - self.sampler_share(budget.epsilon)
+        return left >= 0 and loss.epsilon(left) <= budget.epsilon
 
     def for_stream(self, occurrences: int | None) -> Guarantee:
         """The same for a stream in which one record occurs so often at most."""
-        if occurrences is not None:
-            check_count("occurrences", occurrences)
         return replace(self, occurrences=occurrences)
 
     def per_record(self) -> Guarantee | None:
         """The guarantee of a whole record, all its occurrences together; None where nobody knows how many there are.
 
-        By group privacy, which holds wherever the occurrences lie.
+        From the largest loss of any learner, by group privacy, or by composition where the occurrences enter different
+        releases. As many times more draws may be inexact.
 
         >>> from gossamer.privacy import Pure
         >>> Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,), occurrences=10).per_record().epsilon
         10.0
         """
-        if self.occurrences is None:
+        times = self.occurrences
+        if times is None:
             return None
-        losses = tuple(loss.group(self.occurrences) for loss in self.losses)
-        return replace(self, losses=losses, occurrences=1)
+        if not self.losses or self.per == "record":
+            return self
+        one = worst(self.losses)
+        every = compose([one] * times) if self.repeats == "compose" else one.group(times)
+        spare = max(0.0, *(delta - loss.least_delta for loss, delta in zip(self.losses, self.deltas, strict=True)))
+        return replace(
+            self,
+            losses=(every,),
+            deltas=(min(1.0, every.least_delta + spare),),
+            sampler_delta=min(1.0, times * self.sampler_delta),
+            per="record",
+        )
 
-    def with_sampler_error(self, delta: float) -> Guarantee:
-        """The same with the error of a noise sampler carried as a further delta."""
-        return replace(self, sampler_delta=self.sampler_delta + delta)
+    def with_sampler_error(self, distance: float) -> Guarantee:
+        """The same with noise that is so far from the exact law, over all draws that one unit touches."""
+        return replace(self, sampler_delta=self.sampler_delta + distance)
 
     def sentence(self) -> str:
-        """The whole guarantee as one readable sentence.
+        """The whole guarantee as one readable sentence; numbers are rounded up.
 
         >>> no_guarantee("decisions are functions of raw gradients").sentence()
         'No privacy guarantee: decisions are functions of raw gradients.'
@@ -158,24 +210,46 @@ class Guarantee:
         """
         if self.basis == "none":
             return f"No privacy guarantee: {self.reason.rstrip('.')}."
-        span = "over an endless horizon" if self.horizon is None else f"over {self.horizon:,} steps"
+        span = "an endless horizon" if self.horizon is None else f"{self.horizon:,} step{'s' * (self.horizon > 1)}"
         learn = "learn" if self.observer == "peers" else "learns"
-        cost = _cost(self.epsilons, self.deltas, self.sampler_delta)
-        parts = [
-            f"{self.basis.capitalize()}: {span}, {OBSERVERS[self.observer]}, {learn} about {self.unit} at most {cost}"
-        ]
+        what = str(self.unit)
+        if self.per == "record":
+            what += f", all its occurrences (up to {self.occurrences:,}) together,"
+        who = f"{OBSERVERS[self.observer]}, {learn}"
+        parts = [f"{self.basis.capitalize()}: over {span}, {who} about {what} at most {self._cost()}"]
         record = self.per_record()
-        if record is not None and self.occurrences != 1:
-            cost = _cost(record.epsilons, record.deltas, record.sampler_delta)
-            parts.append(f"per record, which occurs up to {self.occurrences:,} times, {cost}")
+        if record is not None and self.per == "occurrence" and self.occurrences != 1:
+            parts.append(f"per record, which occurs up to {self.occurrences:,} times, {record._cost()}")
         if self.reason:
             parts.append(self.reason.rstrip("."))
         return "; ".join(parts) + "."
 
+    def _cost(self) -> str:
+        """Epsilon and delta in words: one number, or the range over learners."""
+        epsilon, delta = (_range(numbers) for numbers in zip(*self._costs(), strict=True))
+        each = " (by learner)" if " to " in epsilon + delta else ""
+        return f"epsilon {epsilon}" + ("" if delta == "0" else f" and delta {delta}") + each
+
+    def explain(self) -> str:
+        """The sentence, what it rests on, the code that enforces each assumption, and where the proof is.
+
+        >>> from gossamer.privacy import Pure
+        >>> clip = Assumption("every gradient has norm at most 1", "Clip")
+        >>> promise = Guarantee("proven", "", (Pure(1.0),), (0.0,), assumptions=(clip,), proof="docs/noise.md")
+        >>> print(promise.explain())
+        Proven: over an endless horizon, ... at most epsilon 1.
+          assumes: every gradient has norm at most 1 (enforced by Clip)
+          proof: docs/noise.md
+        """
+        inexact = f"noise is within {_up(self.sampler_delta)} of its law in total variation (counted in delta)"
+        assumed = [*map(str, self.assumptions), *([inexact] if self.sampler_delta else [])]
+        proof = [f"  proof: {self.proof}"] if self.proof else []
+        return "\n".join([self.sentence(), *(f"  assumes: {one}" for one in assumed), *proof])
+
     def to_json(self) -> str:
         """As JSON text; `from_json` reads it back."""
         facts = asdict(self) | {"losses": [loss.to_json() for loss in self.losses]}
-        return json.dumps(facts)
+        return json.dumps(facts, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Guarantee:
@@ -206,13 +280,30 @@ def no_guarantee(reason: str) -> Guarantee:
     return Guarantee(basis="none", reason=reason)
 
 
-def _cost(epsilons: Sequence[float], deltas: Sequence[float], sampler: float) -> str:
-    """Epsilon and delta in words: one number, or the range over learners."""
-    epsilon, delta = _range(epsilons), _range([one + sampler for one in deltas])
-    each = " (by learner)" if len(set(epsilons)) > 1 or len(set(deltas)) > 1 else ""
-    return f"epsilon {epsilon}" + ("" if delta == "0" else f", delta {delta}") + each
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "basis": get_args(Basis),
+    "observer": tuple(OBSERVERS),
+    "unit": tuple(str(unit) for unit in Unit),
+    "per": ("occurrence", "record"),
+    "repeats": ("group", "compose"),
+}
+
+
+def _checked_delta(given: float) -> float:
+    delta = as_float(given)
+    if not 0 <= delta <= 1:
+        raise PrivacyError.of("delta", given, "a number from 0 to 1")
+    return delta
 
 
 def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+    low, high = _up(min(values)), _up(max(values))
     return low if low == high else f"{low} to {high}"
+
+
+def _up(value: float) -> str:
+    """Four digits, rounded up, but not for the last bits of a calibration."""
+    if value in (0, math.inf):
+        return "infinity" if value else "0"
+    four = Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(value * (1 - 1e-9))
+    return f"{float(four):.4g}"
