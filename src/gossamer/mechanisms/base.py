@@ -96,6 +96,11 @@ class Mechanism(ABC):
         }
         return Calibrated(self, sensitivity, checked)
 
+    def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
+        """The sensitivity where values are rounded to a lattice first: one spacing more in every coordinate."""
+        size = math.prod(self.shape)
+        return Sensitivity(sensitivity.l1 + grid * size, sensitivity.l2 + grid * math.sqrt(size))
+
     def require(self, position: int) -> None:
         """Refuse a number of releases that the horizon does not cover."""
         if self.horizon is not None and position > self.horizon:
@@ -162,8 +167,8 @@ class Calibrated(Generic[M_co]):
         A value is rounded to a multiple of the spacing before noise is added, which moves two neighbours apart by at
         most the spacing in every coordinate more. That is counted: scales grow by the same share as the sensitivity.
         """
-        if self.sensitivity is None:
-            raise PrivacyError.of("sensitivity", None, "a bound", "only a calibrated mechanism can be put on a lattice")
+        if self.sensitivity is None or not self.sensitivity.l2 or not min(min(self._each()[0].values()), 1.0):
+            raise PrivacyError.of("sensitivity", self.sensitivity, "a positive bound, and noise for it")
         learners = range(max(map(len, self.scales.values())))
         each = [self._lattice_scales(learner) for learner in learners]
         return replace(self, scales={name: tuple(one[name] for one in each) for name in self.scales})
@@ -171,10 +176,11 @@ class Calibrated(Generic[M_co]):
     def _lattice_scales(self, learner: int) -> dict[str, Scale]:
         values = self._each()[learner]
         laws = {name: law for name, (law, _) in self.mechanism.laws().items()}
-        grid = min(2.0 ** (math.floor(math.log2(value)) - LATTICE_BITS[laws[name]]) for name, value in values.items())
+        # Of several draws the one with the largest scale decides: none may exceed what float32 holds exactly.
+        grid = max(2.0 ** (math.floor(math.log2(value)) - LATTICE_BITS[laws[name]]) for name, value in values.items())
         exact, order = self.sensitivity, self.mechanism.order
         assert exact is not None
-        grown = _rounded(exact, grid, self.mechanism).of(order) / exact.of(order)
+        grown = self.mechanism.rounded(exact, grid).of(order) / exact.of(order)
         if grown > 2:
             raise PrivacyError(
                 f"lattice: in {math.prod(self.mechanism.shape):,} dimensions rounding moves a value more than the data "
@@ -185,7 +191,7 @@ class Calibrated(Generic[M_co]):
     def _exact_or_rounded(self, learner: int) -> Sensitivity:
         assert self.sensitivity is not None
         grid = max(each[learner % len(each)].grid for each in self.scales.values())
-        return _rounded(self.sensitivity, grid, self.mechanism)
+        return self.mechanism.rounded(self.sensitivity, grid)
 
 
 LATTICE_BITS: Mapping[Law, int] = {
@@ -198,11 +204,6 @@ LATTICE_BITS: Mapping[Law, int] = {
 }
 """A scale is at least 2^bits and less than 2^(bits+1) spacings: draws then are whole multiples below 2^24 of it, which
 float32 holds exactly (Laplace to 64 scales, a Gaussian to 16)."""
-
-
-def _rounded(sensitivity: Sensitivity, grid: float, mechanism: Mechanism) -> Sensitivity:
-    size = math.prod(mechanism.shape)
-    return Sensitivity(sensitivity.l1 + grid * size, sensitivity.l2 + grid * math.sqrt(size))
 
 
 def snap(value: jax.Array, grid: jax.Array) -> jax.Array:
