@@ -1,98 +1,205 @@
-"""Noise: a function of (seed, name, learner, exchange); the right law at the right scale, two-sided."""
+"""Fast noise: a function of (seed, name, learner, exchange); the right law at the right scale, on host and device."""
 
 from __future__ import annotations
 
+from itertools import combinations
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
-from scipy import stats
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import special, stats
 
 from gossamer import ConfigurationError, FastNoise
-from gossamer.privacy.noise import LAWS, NoiseSpec
+from gossamer.privacy import compiled, fast
+from gossamer.privacy.compiled import draw_at, words_at
+from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
+from gossamer.privacy.noise import LAWS, NoiseSpec, Scale
 
-LAW = {"laplace": stats.laplace, "gaussian": stats.norm}
+LAW = {
+    "laplace": stats.laplace,
+    "gaussian": stats.norm,
+    "gumbel": stats.gumbel_r,
+    "exponential": stats.expon,
+    "uniform": stats.uniform,
+}
 # A Kolmogorov-Smirnov test at this level accepts the right law except once in a million seeds; the seed is fixed.
 FALSE_ALARM = 1e-6
+ERA = 2**32
+every_law = pytest.mark.parametrize("law", LAWS)
 
 
-def draws(law, *, seed=5, name="x", start=0, stop=20_000, learners=3, shape=(4,)):
-    return FastNoise(seed).draw(name, NoiseSpec(law, shape, used_in="speak"), learners, start, stop)
+def draws(law, *, seed=5, name="x", start=0, stop=20_000, learners=3, shape=(4,), scale=1.0):
+    spec = NoiseSpec(law, shape, used_in="speak")
+    return FastNoise(seed).draw(name, spec, [Scale(scale)] * learners, start, stop)
 
 
-@pytest.mark.parametrize("law", LAWS)
+def numbers(law, **options):
+    """Independent numbers, and their law: the draws themselves, or the lengths of l2-Laplace vectors."""
+    values = draws(law, **options).astype(np.float64)
+    if law == "l2-laplace":
+        return np.linalg.norm(values, axis=-1).ravel(), stats.gamma(values.shape[-1])
+    return values.ravel(), LAW[law]
+
+
+@every_law
 def test_right_law_accepted_and_wrong_scales_rejected(law):
-    values = draws(law).ravel().astype(np.float64)
-    assert stats.kstest(values, LAW[law].cdf).pvalue > FALSE_ALARM
+    values, exact = numbers(law)
+    assert stats.kstest(values, exact.cdf).pvalue > FALSE_ALARM
     for wrong in (2 / 3, 3 / 2):
-        assert stats.kstest(values * wrong, LAW[law].cdf).pvalue < FALSE_ALARM
+        wrong_values, _ = numbers(law, scale=wrong)
+        assert stats.kstest(wrong_values, exact.cdf).pvalue < FALSE_ALARM
 
 
-@pytest.mark.parametrize("law", LAWS)
+@every_law
+def test_tails_are_where_they_should_be(law):
+    """Counts below and above levels of probability 2e-5: four bounds, each with a false-alarm rate of 5e-7."""
+    values, exact = numbers(law, stop=200_000, learners=4, shape=(3,))
+    expected = 2e-5 * values.size
+    for count in (np.sum(values < exact.ppf(2e-5)), np.sum(values > exact.isf(2e-5))):
+        assert stats.poisson.cdf(count, expected) > 5e-7
+        assert stats.poisson.sf(count - 1, expected) > 5e-7
+
+
+@every_law
 def test_every_learner_exchange_and_coordinate_has_its_own_draws(law):
-    values = draws(law, stop=5000)
+    """Also in size, apart from the coordinates of an l2-Laplace vector, which share one."""
+    values = draws(law, stop=40, learners=40, shape=(40,)).astype(np.float64)
     for axis in range(values.ndim):
-        rows = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)[:6].astype(np.float64)
-        correlation = np.corrcoef(rows) - np.eye(len(rows))
-        # Correlations of independent samples of this size stay below 6 / sqrt(size) except once in 10^8.
-        assert np.abs(correlation).max() < 6 / np.sqrt(rows.shape[1])
+        rows = np.moveaxis(values, axis, 0).reshape(40, -1)
+        sized = [] if law == "l2-laplace" and axis == 2 else [np.abs(rows)]
+        for each in (rows, *sized):
+            # Correlations of independent samples of this size stay below 7 / sqrt(size) except once in 10^11 pairs.
+            assert np.abs(np.corrcoef(each) - np.eye(40)).max() < 7 / np.sqrt(rows.shape[1])
     assert len(np.unique(values)) > 0.99 * values.size
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5, 1000])
+def test_l2_laplace_vectors_have_the_right_length_and_any_direction(dim):
+    """Length Gamma(d), cosine to any fixed direction symmetric Beta, the two independent: false alarm 1e-6 each."""
+    values = draws("l2-laplace", shape=(dim,), stop=2000 if dim > 100 else 20_000, learners=1)[0]
+    length = np.linalg.norm(values.astype(np.float64), axis=1)
+    assert stats.kstest(length, stats.gamma(dim).cdf).pvalue > FALSE_ALARM
+    if dim == 1:
+        assert stats.kstest(values[:, 0], stats.laplace.cdf).pvalue > FALSE_ALARM
+        return
+    axis = np.random.default_rng(0).standard_normal(dim)
+    for direction in (axis / np.linalg.norm(axis), np.eye(dim)[0], np.eye(dim)[-1]):
+        cosine = values @ direction / length
+        arc = stats.beta((dim - 1) / 2, (dim - 1) / 2, loc=-1, scale=2)
+        assert stats.kstest(cosine, arc.cdf).pvalue > FALSE_ALARM
+        assert stats.spearmanr(np.abs(cosine), length).pvalue > FALSE_ALARM
+        assert stats.spearmanr(cosine, length).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("dim", [1, 4, 37])
+def test_l2_laplace_coordinates_have_variance_d_plus_one(dim):
+    """Mean square of every coordinate: a normal test at 5 sigma (6e-7); Var x^2 = (d+1)(2d+8); wrong scales fail it."""
+
+    def deviation(scale):
+        squares = draws("l2-laplace", shape=(dim,), stop=50_000, learners=1, scale=scale)[0].astype(np.float64) ** 2
+        return np.abs(squares.mean(0) - (dim + 1)).max() / np.sqrt((dim + 1) * (2 * dim + 8) / len(squares))
+
+    assert deviation(1.0) < 5 < min(deviation(2 / 3), deviation(3 / 2))
+
+
+@pytest.mark.parametrize(("dim", "share"), [(1, 5e-6), (2, 2e-6), (10, 2e-7), (1000, 2e-7), (10**6, 2e-7)])
+def test_sizes_between_the_entries_of_the_table(dim, share):
+    z = np.random.default_rng(0).uniform(-6.77, 6.77, 5000)
+    exact = np.sqrt(2 * special.gammaincinv((dim + 1) / 2, special.ndtr(z)))
+    line = np.interp(z, np.linspace(-SPAN, SPAN, INTERVALS + 1), sizes(dim).astype(np.float64))
+    assert_allclose(line[z < 5], exact[z < 5], rtol=share)
+    exact = np.sqrt(2 * special.gammainccinv((dim + 1) / 2, special.ndtr(-z)))
+    assert_allclose(line[z > -5], exact[z > -5], rtol=share)
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(
-    start=st.integers(0, 3000),
+    start=st.integers(0, 1000),
     length=st.integers(1, 400),
-    origin=st.sampled_from([0, 2**24, 2**40, 2**61]),
+    origin=st.sampled_from([0, 2**24, ERA - 500, 2**40, 2**61]),
     law=st.sampled_from(LAWS),
+    size=st.sampled_from([1, 333, 1000]),
 )
-def test_values_do_not_depend_on_the_chunking(start, length, origin, law):
-    whole = draws(law, start=origin, stop=origin + 3500, shape=(1000,), learners=1)
-    part = draws(law, start=origin + start, stop=min(origin + 3500, origin + start + length), shape=(1000,), learners=1)
-    assert_array_equal(whole[:, start : start + part.shape[1]], part)
+def test_values_do_not_depend_on_the_chunking(start, length, origin, law, size):
+    whole = draws(law, start=origin, stop=origin + 1500, shape=(size,), learners=2)
+    part = draws(law, start=origin + start, stop=origin + start + length, shape=(size,), learners=2)
+    assert_array_equal(whole[:, start : start + length], part)
 
 
-def test_seed_name_and_far_exchanges_give_other_draws():
-    base = draws("laplace", stop=8)
+@every_law
+def test_seed_name_and_far_exchanges_give_other_draws(law):
+    base = draws(law, stop=8)
     others = [
-        draws("laplace", stop=8, seed=6),
-        draws("laplace", stop=8, name="y"),
-        draws("laplace", start=2**32, stop=2**32 + 8),
-        draws("laplace", start=2**24, stop=2**24 + 8),
+        draws(law, stop=8, seed=6),
+        draws(law, stop=8, name="y"),
+        draws(law, start=8, stop=16),
+        draws(law, start=2**24, stop=2**24 + 8),
+        draws(law, start=ERA, stop=ERA + 8),
+        draws(law, start=2 * ERA, stop=2 * ERA + 8),
     ]
     for other in others:
         assert not np.isin(base, other).any()
 
 
-def test_a_learner_alone_draws_what_it_draws_among_others():
-    for law in LAWS:
-        assert_array_equal(draws(law, learners=1, stop=700)[0], draws(law, learners=40, stop=700)[0])
+@every_law
+def test_a_learner_alone_draws_what_it_draws_among_others(law):
+    assert_array_equal(draws(law, learners=1, stop=700)[0], draws(law, learners=40, stop=700)[0])
 
 
-def test_laws_of_one_name_do_not_share_their_words():
-    laplace, gaussian = draws("laplace", stop=4000).ravel(), draws("gaussian", stop=4000).ravel()
-    assert abs(stats.spearmanr(np.abs(laplace), np.abs(gaussian)).statistic) < 6 / np.sqrt(laplace.size)
+@pytest.mark.parametrize(("one", "other"), list(combinations(LAWS, 2)))
+def test_laws_of_one_name_do_not_share_their_words(one, other):
+    """Rank correlations of values and of sizes: false alarm 2e-9 each (6 sigma)."""
+    first, second = (draws(law, stop=4000).ravel() for law in (one, other))
+    for pair in ((first, second), (np.abs(first), np.abs(second))):
+        assert abs(stats.spearmanr(*pair).statistic) < 6 / np.sqrt(first.size)
+
+
+@every_law
+def test_every_learner_has_its_own_scale(law):
+    scales = [0.5, 3.0, 0.0, 1e-3, 7e5]
+    spec = NoiseSpec(law, (3,), used_in="speak")
+    mixed = FastNoise(5).draw("x", spec, [Scale(scale, grid=2.0**-20) for scale in scales], 10, 50)
+    unit = draws(law, start=10, stop=50, learners=5, shape=(3,))
+    assert_array_equal(mixed, unit * np.array(scales, np.float32)[:, None, None])
+
+
+@every_law
+def test_the_rarest_words_give_finite_numbers_inside_the_law(law):
+    rare = [0, 1, 2, 2**31 - 1, 2**31, 2**32 - 129, 2**32 - 128, 2**32 - 2, 2**32 - 1]
+    words = np.repeat(np.array(rare, np.uint32)[:, None], 8, axis=1)
+    out = np.empty((len(rare), 6 if law == "l2-laplace" else 8), np.float32)
+    fast._TRANSFORMS[law](words, out)
+    assert np.isfinite(out).all()
+    assert law != "uniform" or (out.min() > 0 and out.max() < 1)
+    assert law != "exponential" or out.min() > 0
+    assert_close(np.asarray(compiled._TRANSFORMS[law](jnp.asarray(words), out.shape[1])), out)
+
+
+def test_draws_are_those_of_the_first_release():
+    """A seed gives the same run in later versions: values from the first version, around the start of an era."""
+    known = {
+        "laplace": [[-0.94081283, -2.2915785, 3.0402839], [0.42915991, -0.31107077, 0.9923777]],
+        "gaussian": [[0.4765451, 1.4864058, -1.9458447], [-0.91593301, -1.0622627, -0.01257034]],
+    }
+    for law, values in known.items():
+        found = draws(law, seed=7, name="message", start=ERA - 1, stop=ERA + 1, shape=(3,), learners=1)
+        assert_close(found[0], np.array(values, np.float32))
 
 
 def test_every_call_gives_fresh_memory():
     assert not np.shares_memory(draws("laplace", stop=8), draws("laplace", stop=8))
 
 
-def test_tails_are_where_they_should_be():
-    """Counts beyond a level, two-sided, at a false-alarm rate of one in a million for each law."""
-    for law in LAWS:
-        values = draws(law, stop=200_000, learners=4, shape=(3,)).ravel()
-        level = {"laplace": 10.0, "gaussian": 4.2}[law]
-        expected = values.size * 2 * LAW[law].sf(level)
-        beyond = int((np.abs(values) > level).sum())
-        assert stats.poisson.cdf(beyond, expected) > 5e-7
-        assert stats.poisson.sf(beyond - 1, expected) > 5e-7
-
-
-def test_shapes():
-    assert draws("gaussian", stop=3, shape=(2, 5), learners=7).shape == (7, 3, 2, 5)
-    assert draws("gaussian", stop=3, shape=(), learners=2).shape == (2, 3)
+@every_law
+def test_shapes(law):
+    assert draws(law, stop=3, shape=(2, 5), learners=7).shape == (7, 3, 2, 5)
+    assert draws(law, stop=3, shape=(), learners=2).shape == (2, 3)
+    assert draws(law, stop=0, learners=2).shape == (2, 0, 4)
+    assert draws(law, stop=1).dtype == np.float32
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64])
@@ -102,5 +209,89 @@ def test_bad_seed_is_refused(seed):
 
 
 def test_unknown_law_is_refused():
-    with pytest.raises(ConfigurationError, match="law: got 'cauchy'; allowed: 'laplace' or 'gaussian'"):
+    with pytest.raises(ConfigurationError, match="law: got 'cauchy'; allowed: 'laplace' or 'gaussian' or 'l2-laplace'"):
         NoiseSpec("cauchy", (1,), used_in="speak")
+
+
+# Draws in compiled programs.
+
+compiled_words = jax.jit(words_at)
+rows_at = jax.jit(jax.vmap(draw_at, (None, 0)))
+STARTS = [0, 2**31 - 3, ERA + 12_345, 3 * ERA - 9, 2**61 + 2**33 - 9]
+
+
+def assert_close(found, expected):
+    """Equal to float32 rounding: 16 units in the last place of a number of at least 1."""
+    assert_allclose(found, expected, rtol=2e-6, atol=2e-6)
+
+
+def recipe(law, shape, start, *, seed=5, scales=(1.0, 0.25), name="x"):
+    spec = NoiseSpec(law, shape, used_in="speak")
+    each = [Scale(scale) for scale in scales]
+    made = FastNoise(seed, compiled=True).recipe(name, spec, each, start, start + 9)
+    return made, FastNoise(seed).draw(name, spec, each, start, start + 9)
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize(("law", "size"), [("laplace", 1), ("gaussian", 7), ("l2-laplace", 10)])
+def test_compiled_words_are_the_hosts_to_the_last_bit(law, size, start):
+    made, _ = recipe(law, (size,), start)
+    count = compiled.words_per_draw(law, size)
+    sequences = FastNoise(5)._sequences(f"x/{law}", start // ERA, 2)
+    words = fast._splitmix(*sequences, start % ERA * count, 9 * count).reshape(2, 9, 2 * count)
+    for t in (0, 1, 8):
+        assert_array_equal(compiled_words(made, t), words[:, t])
+
+
+def test_compiled_words_carry_into_the_upper_half():
+    """A row so late that its place in the chunk, counted in words, needs more than 32 bits."""
+    spec = NoiseSpec("laplace", (5,), used_in="speak")
+    made = FastNoise(5, compiled=True).recipe("x", spec, [Scale(1.0)], 5, ERA)
+    late = 2**31 - 1
+    words = fast._splitmix(*FastNoise(5)._sequences("x/laplace", 0, 1), (5 + late) * 3, 3)
+    assert_array_equal(compiled_words(made, late), words)
+    assert_array_equal(np.asarray(compiled._upper(np.uint32(2**32 - 1), jnp.uint32(2**32 - 1))), 2**32 - 2)
+
+
+@every_law
+@pytest.mark.parametrize("shape", [(), (7,), (2, 56)])
+def test_compiled_draws_are_the_hosts_to_float32_rounding(law, shape):
+    for start in STARTS:
+        made, host = recipe(law, shape, start)
+        rows = rows_at(made, jnp.arange(9))
+        assert rows.dtype == jnp.float32
+        assert_close(np.moveaxis(np.asarray(rows), 0, 1), host)
+
+
+@every_law
+def test_recipes_of_seeds_stack_and_run_in_a_loop_without_compiling_again(law):
+    traces = []
+
+    @jax.jit
+    def total(stacked, stop):
+        traces.append(law)
+        zero = jnp.zeros((2, 3, 2, 2), jnp.float32)
+        return jax.lax.fori_loop(0, stop, lambda t, acc: acc + jax.vmap(draw_at, (0, None))(stacked, t), zero)
+
+    for seeds, start, scale in (((1, 2), 0, 1.0), ((3, 2**63), ERA + 77, 0.5)):
+        each = [recipe(law, (2, 2), start, seed=seed, scales=(scale, 1.0, 2.0)) for seed in seeds]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(made for made, _ in each))
+        host = np.stack([draw for _, draw in each])
+        assert_allclose(total(stacked, 5), host[:, :, :5].sum(2), rtol=2e-6, atol=2e-5)
+    assert len(traces) == 1
+
+
+def test_recipes_only_where_they_pay(monkeypatch):
+    spec = NoiseSpec("laplace", (2,), used_in="speak")
+
+    def made(start=0, stop=10, **options):
+        return FastNoise(5, **options).recipe("x", spec, [Scale(1.0)], start, stop) is not None
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    assert not made()
+    assert made(compiled=True)
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert made()
+    assert not made(compiled=False)
+    assert made(ERA - 10, ERA)
+    assert not made(ERA - 9, ERA + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -309,6 +310,24 @@ def test_noise_of_the_run_is_that_of_the_source():
     still = simulate(silent, stream, 1, **options)
     draws = FastNoise(0).draw("message", algorithm.learner.noise["message"], [Scale(2.0)] * 3, 0, 1)[:, 0]
     assert_allclose(noisy, still.transcript["messages"][0] + draws, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["noisy_ogd", "noisy_federated", "pd_ogd"])
+def test_draws_made_in_the_compiled_program_are_those_of_the_host(name):
+    """As on an accelerator: recipes instead of arrays, in a run that is chunked and has several seeds."""
+    algorithm, stream = instances.algorithm(name), instances.stream()
+    options = {"seeds": [3, 4], "chunk": 5, "progress": False, "record": ("messages",)}
+    host = simulate(algorithm, stream, 42, **options)
+    compiled = simulate(algorithm, stream, 42, noise=partial(FastNoise, compiled=True), **options)
+    assert_allclose(compiled.transcript["messages"], host.transcript["messages"], rtol=1e-3, atol=1e-4)
+    assert_allclose(compiled.losses, host.losses, rtol=1e-3)
+    debug = simulate(algorithm, stream, 7, noise=partial(FastNoise, compiled=True), debug=True, **options)
+    assert_allclose(
+        debug.transcript["messages"],
+        host.transcript["messages"][:, : debug.transcript["messages"].shape[1]],
+        rtol=1e-3,
+        atol=1e-4,
+    )
 
 
 # -- runs on disk ----------------------------------------------------------------------------------------------------

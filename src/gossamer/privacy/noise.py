@@ -62,9 +62,7 @@ class NoiseSpec:
 class NoiseSource(Protocol):
     """Where the engine gets the draws from."""
 
-    def draw(
-        self, name: str, spec: NoiseSpec, scales: Sequence[Scale], start: int, stop: int
-    ) -> NDArray[np.float32]:
+    def draw(self, name: str, spec: NoiseSpec, scales: Sequence[Scale], start: int, stop: int) -> NDArray[np.float32]:
         """Draws of exchanges `start` to `stop`, one scale per learner: axes (learner, exchange, *spec.shape).
 
         A fresh array at every call, which the source never touches again: the engine hands its memory to JAX.

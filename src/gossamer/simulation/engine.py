@@ -17,6 +17,7 @@ from jax import lax
 
 from gossamer.core import Algorithm, Learner, Message, Now, Server, State
 from gossamer.privacy import NoiseSpec
+from gossamer.privacy.compiled import Recipe, draw_at
 from gossamer.problems import Block, Problem
 from gossamer.topology import Mixing, spoken
 
@@ -58,8 +59,8 @@ class Inputs(NamedTuple):
 
     Attributes:
         block: samples, axes (C, block, learner or batch, ...).
-        noise: the learners' draws by name, axes (seed, learner, C, ...).
-        server_noise: the server's draws by name, axes (seed, 1, C, ...).
+        noise: the learners' draws by name, axes (seed, learner, C, ...), or recipes for drawing them here.
+        server_noise: the server's draws by name, axes (seed, 1, C, ...), or recipes.
         public: schedules by name, axis (C,).
         varying: the part of the mixing weights that changes from exchange to exchange, leading axis C.
         grid: the lattice of the learners' draws by name, axis (learner,): the same at every exchange.
@@ -94,16 +95,23 @@ class Outputs(NamedTuple):
 def at(inputs: Inputs, t: jax.Array | int) -> Inputs:
     """The inputs of one exchange of the chunk."""
     first = partial(jax.tree.map, lambda leaf: leaf[t])
-    third = partial(jax.tree.map, lambda leaf: lax.dynamic_index_in_dim(leaf, t, 2, keepdims=False))
     return Inputs(
         first(inputs.block),
-        third(inputs.noise),
-        third(inputs.server_noise),
+        {name: draws_at(draws, t) for name, draws in inputs.noise.items()},
+        {name: draws_at(draws, t) for name, draws in inputs.server_noise.items()},
         first(inputs.public),
         first(inputs.varying),
         inputs.grid,
         inputs.server_grid,
     )
+
+
+def draws_at(draws: Any, t: jax.Array | int) -> jax.Array:
+    """One name's draws of one exchange, axes (seed, learner, ...): taken from the chunk's, or made now."""
+    if isinstance(draws, Recipe):
+        made: jax.Array = jax.vmap(draw_at, (0, None))(draws, t)
+        return made
+    return lax.dynamic_index_in_dim(draws, t, 2, keepdims=False)
 
 
 def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> Now:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Federation, Segment
-from gossamer.privacy import NoiseSource, NoiseSpec, Scale
+from gossamer.privacy import FastNoise, NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
 from gossamer.simulation.engine import Inputs
 from gossamer.streams import Stream
@@ -108,14 +108,22 @@ class Feeder:
         return Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange))
 
     def _draws(self, prefix: str, specs: Mapping[str, NoiseSpec], scales: Scales, chunk: Chunk) -> dict[str, Any]:
+        return {name: self._draw(prefix + name, spec, scales[name], chunk) for name, spec in specs.items()}
+
+    def _draw(self, name: str, spec: NoiseSpec, scales: tuple[Scale, ...], chunk: Chunk) -> Any:
+        """Draws for all seeds, or, on an accelerator, recipes from which the compiled program makes them."""
+        recipes = [
+            source.recipe(name, spec, scales, chunk.origin, chunk.origin + chunk.stop)
+            for source in self.sources
+            if isinstance(source, FastNoise)
+        ]
+        if len(recipes) == len(self.sources) and None not in recipes:
+            return jax.tree.map(lambda *leaves: np.stack(leaves), *recipes)
         low, high = chunk.origin + chunk.first, chunk.origin + chunk.stop
-        draws = {}
-        for name, spec in specs.items():
-            each = [source.draw(prefix + name, spec, scales[name], low, high) for source in self.sources]
-            stacked = each[0][None] if len(each) == 1 else np.stack(each)
-            # A source never touches its arrays again, so the CPU may use them where they are.
-            draws[name] = jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
-        return draws
+        each = [source.draw(name, spec, scales, low, high) for source in self.sources]
+        stacked = each[0][None] if len(each) == 1 else np.stack(each)
+        # A source never touches its arrays again, so the CPU may use them where they are.
+        return jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
 
     def _varying(self, chunk: Chunk) -> Any:
         topology = self.algorithm.topology
