@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 MODULES = ("", ".core", ".algorithms", ".problems", ".sets", ".topology", ".streams", ".data", ".metrics")
-MODULES += (".privacy", ".simulation", ".reports", ".errors")
+MODULES += (".privacy", ".privacy.accounting", ".mechanisms", ".simulation", ".auditing", ".reports", ".errors")
 
 
 def page() -> str:

@@ -102,12 +102,12 @@ def test_examples_run(example: Path, tmp_path: Path) -> None:
     saved = Run.load(tmp_path / "new" / "out")
     assert saved.steps[-1] == 40
     assert f"{saved.bytes:,}" in result.stdout
-    assert "No privacy guarantee" in result.stdout
+    assert ("Proven: " if "private" in example.stem else "No privacy guarantee") in result.stdout
     assert (tmp_path / "new" / "out" / "report.html").stat().st_size > 10**6
 
 
-def test_both_examples_are_there() -> None:
-    assert [path.stem for path in EXAMPLES] == ["digits-ring", "federated-noise"]
+def test_all_examples_are_there() -> None:
+    assert [path.stem for path in EXAMPLES] == ["digits-ring", "federated-noise", "private-ring"]
 
 
 def test_same_seed_same_numbers_and_another_seed_others(small: Path) -> None:
@@ -282,7 +282,7 @@ def test_demo_command(demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (line,) = [line for line in result.stdout.splitlines() if line.startswith(f"{row[0]} ")]
         assert line.split() == [word for cell in row for word in cell.split()]
     assert str(tmp_path / "report.html") in "".join(result.stdout.split("\n"))
-    assert "No row here is private" in result.stdout
+    assert "Only the rows of pd_ogd are private" in " ".join(result.stdout.split())
 
 
 def test_demo_tells_the_story(demo: Demo) -> None:
@@ -290,8 +290,10 @@ def test_demo_tells_the_story(demo: Demo) -> None:
     online = {name: float(row[1].rstrip("%")) for name, row in rows.items()}
     assert online["local_ogd"] < 20 < online["d_ogd"] < online["centralized_ogd"]
     disagreement = {name: float(row[5]) for name, row in rows.items()}
-    assert disagreement["noisy_ogd 0.1"] > 4 * disagreement["noisy_ogd 0.02"] > disagreement["d_ogd"]
-    assert {row[-1] for row in rows.values()} == {"none"}
+    assert min(disagreement["pd_ogd 4"], disagreement["pd_ogd 16"]) > disagreement["d_ogd"]
+    basis = {name: row[-1] for name, row in rows.items()}
+    assert {name for name in basis if basis[name] == "proven"} == {"pd_ogd 16", "pd_ogd 4"}
+    assert set(basis.values()) == {"proven", "none"}
 
 
 def test_demo_gives_the_same_numbers_again(demo: Demo) -> None:

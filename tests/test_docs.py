@@ -55,3 +55,16 @@ def test_every_algorithm_has_a_page():
 def test_reference_is_current():
     script = runpy.run_path(str(ROOT / "docs" / "api.py"), run_name="api")
     assert REFERENCE.read_text() == script["page"](), "run docs/api.py"
+
+
+PROGRAMS = re.findall(r"(?ms)^```python\n((?!>>>).*?)^```\n\nIt prints:\n\n```\n(.*?)^```", PAGES[0].read_text())
+
+
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=range(len(PROGRAMS)))
+def test_readme_programs_print_what_they_say(program, printed, capsys):
+    exec(compile(program, "README.md", "exec"), {})
+    assert capsys.readouterr().out == printed
+
+
+def test_readme_has_programs():
+    assert len(PROGRAMS) == 2

@@ -129,6 +129,9 @@ def test_records_that_repeat_cost_more_and_the_run_says_so():
     run = simulate(make(budget=Budget(1.0)), stream, 6, **QUIET)
     assert run.guarantee.occurrences == 3
     assert_allclose(run.guarantee.per_record().epsilon, 3.0)
+    gaussian = make(budget=Budget(1.0, 1e-5), noise="gaussian").guarantee
+    (mu,), (three,) = ([loss.mu for loss in g.losses] for g in (gaussian, gaussian.for_stream(3).per_record()))
+    assert_allclose(three, math.sqrt(3) * mu)  # three releases, each of one occurrence: they compose
     assert "per record, which occurs up to 3 times, epsilon 3" in run.guarantee.sentence()
 
 

@@ -204,6 +204,7 @@ def _proven(clip: Clip, release: Calibrated[Independent]) -> Guarantee:
         unit=Unit.SAMPLE,
         observer="peers",
         horizon=release.mechanism.horizon,
+        repeats="compose",  # each occurrence of a record is a gradient of its own
         assumptions=(
             Assumption(f"every sample's gradient is clipped: {clip}", CLIPPED),
             Assumption("a sample enters one gradient", "gossamer.core.Every(1): each exchange reads new samples"),
