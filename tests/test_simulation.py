@@ -633,7 +633,7 @@ def test_rows_without_samples_have_no_loss():
 
 def test_chunks_of_changing_networks_stay_small():
     big = algorithms.d_ogd(problems.Linear(1), topology.random_matching(128, seed=0), step=0.1)
-    assert chunk_length(big, seeds=1, block=1) <= 128
+    assert chunk_length(big, [FastNoise(0)], block=1) <= 128
 
 
 def test_default_step_is_the_textbook_one():

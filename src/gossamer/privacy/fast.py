@@ -58,6 +58,11 @@ class FastNoise:
             _fill(spec.law, sequences, values, low - era * _ERA, out[:, low - start : high - start])
         return out.reshape(learners, stop - start, *spec.shape)
 
+    @property
+    def in_program(self) -> bool:
+        """Whether programs draw on their own."""
+        return jax.default_backend() != "cpu" if self.compiled is None else self.compiled
+
     def recipe(self, name: str, spec: NoiseSpec, scales: Sequence[Scale], start: int, stop: int) -> Recipe | None:
         """The same draws for a compiled program, which makes them by `draw_at`; None: use `draw`.
 
@@ -70,9 +75,8 @@ class FastNoise:
         >>> FastNoise(seed=7, compiled=False).recipe("message", spec, [Scale(0.5)] * 3, start=0, stop=100) is None
         True
         """
-        compiled = jax.default_backend() != "cpu" if self.compiled is None else self.compiled
         era = start // _ERA
-        if not compiled or stop > (era + 1) * _ERA:
+        if not self.in_program or stop > (era + 1) * _ERA:
             return None
         sequences = self._sequences(f"{name}/{spec.law}", era, len(scales))
         return Recipe.of(spec, sequences, scales, start - era * _ERA)

@@ -39,6 +39,6 @@ def sizes(dim: int) -> NDArray[np.float32]:
     z = np.linspace(-SPAN, SPAN, INTERVALS + 1)
     tail = ndtr(-np.abs(z))  # from the nearer end, where the probability has all its digits
     gamma = np.where(z < 0, gammaincinv((dim + 1) / 2, tail), gammainccinv((dim + 1) / 2, tail))
-    table = np.sqrt(2 * gamma).astype(np.float32)
+    table: NDArray[np.float32] = np.sqrt(2 * gamma).astype(np.float32)
     table.setflags(write=False)  # every caller gets the same one
     return table

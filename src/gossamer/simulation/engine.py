@@ -108,10 +108,12 @@ def at(inputs: Inputs, t: jax.Array | int) -> Inputs:
 
 def draws_at(draws: Any, t: jax.Array | int) -> jax.Array:
     """One name's draws of one exchange, axes (seed, learner, ...): taken from the chunk's, or made now."""
-    if isinstance(draws, Recipe):
-        made: jax.Array = jax.vmap(draw_at, (0, None))(draws, t)
-        return made
-    return lax.dynamic_index_in_dim(draws, t, 2, keepdims=False)
+    here: jax.Array = (
+        jax.vmap(draw_at, (0, None))(draws, t)
+        if isinstance(draws, Recipe)
+        else lax.dynamic_index_in_dim(draws, t, 2, keepdims=False)
+    )
+    return here
 
 
 def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> Now:

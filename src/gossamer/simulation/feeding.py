@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import jax
 import numpy as np
@@ -112,13 +112,11 @@ class Feeder:
 
     def _draw(self, name: str, spec: NoiseSpec, scales: tuple[Scale, ...], chunk: Chunk) -> Any:
         """Draws for all seeds, or, on an accelerator, recipes from which the compiled program makes them."""
-        recipes = [
-            source.recipe(name, spec, scales, chunk.origin, chunk.origin + chunk.stop)
-            for source in self.sources
-            if isinstance(source, FastNoise)
-        ]
-        if len(recipes) == len(self.sources) and None not in recipes:
-            return jax.tree.map(lambda *leaves: np.stack(leaves), *recipes)
+        makers = [source for source in self.sources if _in_program(source)]
+        if len(makers) == len(self.sources):
+            recipes = [each.recipe(name, spec, scales, chunk.origin, chunk.origin + chunk.stop) for each in makers]
+            if None not in recipes:
+                return jax.tree.map(lambda *leaves: np.stack(leaves), *recipes)
         low, high = chunk.origin + chunk.first, chunk.origin + chunk.stop
         each = [source.draw(name, spec, scales, low, high) for source in self.sources]
         stacked = each[0][None] if len(each) == 1 else np.stack(each)
@@ -132,6 +130,11 @@ class Feeder:
         exchanges = chunk.origin + np.arange(chunk.first, chunk.stop, dtype=np.int64)
         arrays = self.algorithm.mixing.prepare(topology, exchanges)[1]
         return jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), arrays)
+
+
+def _in_program(source: NoiseSource) -> TypeGuard[FastNoise]:
+    """Whether the compiled program draws by itself, as it does on accelerators."""
+    return isinstance(source, FastNoise) and source.in_program
 
 
 def _grids(scales: Scales) -> dict[str, NDArray[np.float32]]:
@@ -153,14 +156,15 @@ def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:
     return padded
 
 
-def chunk_length(algorithm: Algorithm, seeds: int, block: int) -> int:
+def chunk_length(algorithm: Algorithm, sources: Sequence[NoiseSource], block: int) -> int:
     """Exchanges per chunk, a power of two: as many as keep the inputs of a chunk at a few megabytes.
 
     >>> from gossamer import algorithms, problems, topology
-    >>> chunk_length(algorithms.d_ogd(problems.Logistic(112), topology.ring(16), step=1.0), seeds=1, block=1)
+    >>> chunk_length(algorithms.d_ogd(problems.Logistic(112), topology.ring(16), step=1.0), [FastNoise(0)], block=1)
     1024
     """
-    draws = seeds * sum(spec.size for spec in algorithm.learner.noise.values())
+    on_host = sum(not _in_program(source) for source in sources)
+    draws = on_host * sum(spec.size for spec in algorithm.learner.noise.values())
     samples = max(1, block) * math.prod(algorithm.problem.feature_shape)
     values = algorithm.learners * (draws + samples) + _changing_weights(algorithm)
     return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * values))).bit_length() - 1)

@@ -91,7 +91,7 @@ def simulate(
     exchanges = algorithm.schedule.exchanges(steps)
     done = keeper.resume(_fresh(program, len(chosen)), every, exchanges)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
-    length = chunk or chunk_length(algorithm, len(chosen), block)
+    length = chunk or chunk_length(algorithm, feeder.sources, block)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
     with _bar(progress, algorithm.name, exchanges, done.exchanges) as advance:
         done = _play_all(feeder, program, plan, done, debug, keeper, advance)
