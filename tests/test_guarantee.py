@@ -57,7 +57,7 @@ def guarantees(draw):
         observer=draw(st.sampled_from(list(OBSERVERS))),
         horizon=draw(st.none() | st.integers(1, 10**12)),
         occurrences=draw(st.none() | st.integers(1, 1000)),
-        sampler_delta=draw(st.floats(0, 1e-9)),
+        sampler_error=draw(st.floats(0, 1e-9)),
         assumptions=tuple(draw(st.lists(st.builds(Assumption, st.text(), st.text(min_size=1)), max_size=2))),
         proof=draw(st.text(max_size=20)),
     )
@@ -302,7 +302,7 @@ class TestGuarantee:
         epsilon, delta = promise.epsilon, promise.delta
         if 0 < epsilon < 100 and delta < 0.9:
             assert promise.covers(Budget(epsilon * (1 + 1e-9), delta * (1 + 1e-6)))
-            assert not promise.covers(Budget(epsilon, 0.0)) or promise.sampler_delta == 0
+            assert not promise.covers(Budget(epsilon, 0.0)) or promise.sampler_error == 0
 
     def test_covers(self):
         assert pure(1.0).covers(Budget(1.0))
@@ -384,7 +384,7 @@ class TestGuarantee:
             ("deltas", (0.0, 0.0)),
             ("deltas", (-1e-9,)),
             ("deltas", (math.nan,)),
-            ("sampler_delta", 2.0),
+            ("sampler_error", 2.0),
             ("horizon", 0),
             ("horizon", 1.5),
             ("occurrences", 0),

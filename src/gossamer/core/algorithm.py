@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gossamer.checks import check_count
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
-from gossamer.errors import ConfigurationError
+from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, Mechanism
 from gossamer.privacy import Guarantee, Scale
 from gossamer.problems import Problem
@@ -97,6 +97,23 @@ class Algorithm:
         if len(scales) not in (1, self.learners):
             raise ConfigurationError("releases", f"{len(scales)} scales", f"1 or {self.learners}, one for each learner")
         return scales if len(scales) == self.learners else scales * self.learners
+
+    def secured(self) -> Algorithm:
+        """The same algorithm for secure noise: releases on a lattice, and the error of its sampler in the guarantee.
+
+        >>> from gossamer import Budget, algorithms, problems, topology
+        >>> options = {"budget": Budget(1.0), "clip": 1.0, "step": 0.1}
+        >>> secured = algorithms.pd_ogd(problems.Linear(4), topology.ring(3), **options).secured()
+        >>> secured.scales["gradient"][0].grid, 0 < secured.guarantee.delta < 1e-13
+        (3.0517578125e-05, True)
+        """
+        releases = tuple(release.on_lattice() for release in self.releases)
+        error = sum(release.sampler_error() for release in releases)
+        if error >= 1:
+            raise PrivacyError.of(
+                "horizon", self.guarantee.horizon, "a number of steps", "with it the error of all draws has a bound"
+            )
+        return replace(self, releases=releases, guarantee=self.guarantee.with_sampler_error(error))
 
     def describe(self) -> str:
         """Name, network, parameters, noise and guarantee, one per line.

@@ -18,7 +18,19 @@ import jax.numpy as jnp
 
 from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.privacy import Budget, Gaussian, Law, Loss, NoiseSpec, Pure, Scale, Sensitivity, UsedIn, accounting
+from gossamer.privacy import (
+    Budget,
+    Gaussian,
+    Law,
+    Loss,
+    NoiseSpec,
+    Pure,
+    Scale,
+    SecureNoise,
+    Sensitivity,
+    UsedIn,
+    accounting,
+)
 
 State = Any
 Noise = Mapping[str, jax.Array]
@@ -96,6 +108,10 @@ class Mechanism(ABC):
         }
         return Calibrated(self, sensitivity, checked)
 
+    def touched(self, position: int | None) -> float:
+        """How many of the draws of `position` releases the proof needs to be exact for one unit; all unless it says."""
+        return math.inf if position is None else float(position)
+
     def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
         """The sensitivity where values are rounded to a lattice first: one spacing more in every coordinate."""
         size = math.prod(self.shape)
@@ -167,11 +183,25 @@ class Calibrated(Generic[M_co]):
         A value is rounded to a multiple of the spacing before noise is added, which moves two neighbours apart by at
         most the spacing in every coordinate more. That is counted: scales grow by the same share as the sensitivity.
         """
-        if self.sensitivity is None or not self.sensitivity.l2 or not min(min(self._each()[0].values()), 1.0):
+        silent = any(scale.value == 0 for each in self.scales.values() for scale in each)
+        if self.sensitivity is None or not self.sensitivity.l2 or silent:
             raise PrivacyError.of("sensitivity", self.sensitivity, "a positive bound, and noise for it")
         learners = range(max(map(len, self.scales.values())))
         each = [self._lattice_scales(learner) for learner in learners]
         return replace(self, scales={name: tuple(one[name] for one in each) for name in self.scales})
+
+    def sampler_error(self) -> float:
+        """How far secure draws that one unit touches are from their law at most, in total variation: the worst learner.
+
+        Infinite for correlated noise without an end, every draw of which matters to every unit.
+        """
+        specs, touched = self.mechanism.noise("speak"), self.mechanism.touched(self.mechanism.horizon)
+        learners = range(max(map(len, self.scales.values())))
+        each = [
+            sum(SecureNoise.error(specs[name], scales[learner % len(scales)]) for name, scales in self.scales.items())
+            for learner in learners
+        ]
+        return touched * max(each)
 
     def _lattice_scales(self, learner: int) -> dict[str, Scale]:
         values = self._each()[learner]

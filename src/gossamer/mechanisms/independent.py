@@ -28,7 +28,7 @@ class Independent(Additive):
     >>> from gossamer.privacy import Budget, Sensitivity
     >>> noisy = Independent((2,), law="laplace").calibrate(Sensitivity(l1=2.0, l2=2.0), Budget(0.5))
     >>> round(noisy.scales["noise"][0].value, 6), noisy.losses
-    (4.0, (Pure(value=0.5),))
+    (4.0, (Pure(value=0.49999...),))
     """
 
     _: KW_ONLY
@@ -46,9 +46,15 @@ class Independent(Additive):
         """Value plus noise, each on the lattice; the sum of two points of the lattice is one too."""
         spacing = grid[self.name]
         noisy = snap(value, spacing) + snap(noise[self.name], spacing)
-        return (noisy, state) if self.horizon is None else (self._guard(state, noisy), state + 1)
+        if self.horizon is None:
+            return noisy, state
+        return self._guard(state, noisy), jnp.where(state < self.horizon, state + 1, state)
 
     def gain(self, position: int | None) -> float:
         """A unit enters `touches` releases."""
-        touched = self.touches if position is None else min(self.touches, position)
-        return math.sqrt(touched) if self.law == "gaussian" else float(touched)
+        touched = self.touched(position)
+        return math.sqrt(touched) if self.law == "gaussian" else touched
+
+    def touched(self, position: int | None) -> float:
+        """The draws of the values that a unit moves."""
+        return float(self.touches if position is None else min(self.touches, position))

@@ -6,6 +6,7 @@ from gossamer.privacy.fast import FastNoise
 from gossamer.privacy.guarantee import OBSERVERS, Assumption, Basis, Guarantee, Observer, Unit, no_guarantee
 from gossamer.privacy.loss import Approximate, BoundedRange, Concentrated, Gaussian, Loss, Mixed, Pure, compose, worst
 from gossamer.privacy.noise import Law, NoiseSource, NoiseSpec, Scale, UsedIn
+from gossamer.privacy.secure import SecureNoise
 
 __all__ = [
     "OBSERVERS",
@@ -27,6 +28,7 @@ __all__ = [
     "Observer",
     "Pure",
     "Scale",
+    "SecureNoise",
     "Sensitivity",
     "Unit",
     "UsedIn",

@@ -73,7 +73,7 @@ class Guarantee:
         per: whether one occurrence changes between neighbours, or a whole record: all its occurrences.
         repeats: "compose" where each occurrence of a record enters releases of its own, so that their losses compose;
             "group" where nothing says so: group privacy holds wherever the occurrences lie.
-        sampler_delta: how far the noise that the unit touches is from the exact law at most, in total variation.
+        sampler_error: how far the noise that the unit touches is from the exact law at most, in total variation.
         assumptions: what the proof rests on, each with the code that enforces it.
         proof: where to read it.
     """
@@ -88,7 +88,7 @@ class Guarantee:
     occurrences: int | None = None
     per: Literal["occurrence", "record"] = "occurrence"
     repeats: Literal["group", "compose"] = "group"
-    sampler_delta: float = 0.0
+    sampler_error: float = 0.0
     assumptions: tuple[Assumption, ...] = ()
     proof: str = ""
 
@@ -104,7 +104,7 @@ class Guarantee:
             if getattr(self, field) is not None:
                 object.__setattr__(self, field, check_count(field, getattr(self, field)))
         object.__setattr__(self, "deltas", tuple(map(_checked_delta, self.deltas)))
-        object.__setattr__(self, "sampler_delta", _checked_delta(self.sampler_delta))
+        object.__setattr__(self, "sampler_error", _checked_delta(self.sampler_error))
         loose = [assumption.claim for assumption in self.assumptions if not assumption.enforced]
         if self.basis == "proven" and loose:
             raise PrivacyError.of(
@@ -134,13 +134,17 @@ class Guarantee:
     def sampler_share(self, epsilon: float) -> float:
         """What inexact noise adds to delta where epsilon is stated: (1 + e^epsilon) times its distance.
 
-        Where P and Q are within tau of laws with P <= e^epsilon Q + delta on every event, they satisfy that with
-        tau + e^epsilon tau more.
+        *Proof.* Let M be the mechanism in which the draws that one unit touches are exact and all others as sampled. The
+        proof of (epsilon, delta) conditions on the others, whose law is the same under both neighbours, so it holds for
+        M. The mechanism as it runs, M', is for every input within tau of M in total variation, and
+
+            P(M'(D) in S) <= P(M(D) in S) + tau <= e^epsilon P(M(D') in S) + delta + tau
+                          <= e^epsilon (P(M'(D') in S) + tau) + delta + tau.
 
         >>> no_guarantee("an example").with_sampler_error(1e-9).sampler_share(0.0)
         2e-09
         """
-        return self.sampler_delta * (1 + math.exp(min(epsilon, 700.0))) if self.sampler_delta else 0.0
+        return self.sampler_error * (1 + math.exp(min(epsilon, 700.0))) if self.sampler_error else 0.0
 
     def covers(self, budget: Budget | Sequence[Budget]) -> bool:
         """Whether every learner's loss stays within this budget, or within its own where there is one for each.
@@ -190,13 +194,13 @@ class Guarantee:
             self,
             losses=(every,),
             deltas=(min(1.0, every.least_delta + spare),),
-            sampler_delta=min(1.0, times * self.sampler_delta),
+            sampler_error=min(1.0, times * self.sampler_error),
             per="record",
         )
 
     def with_sampler_error(self, distance: float) -> Guarantee:
         """The same with noise that is so far from the exact law, over all draws that one unit touches."""
-        return replace(self, sampler_delta=self.sampler_delta + distance)
+        return replace(self, sampler_error=self.sampler_error + distance)
 
     def sentence(self) -> str:
         """The whole guarantee as one readable sentence; numbers are rounded up.
@@ -241,8 +245,8 @@ class Guarantee:
           assumes: every gradient has norm at most 1 (enforced by Clip)
           proof: docs/noise.md
         """
-        inexact = f"noise is within {_up(self.sampler_delta)} of its law in total variation (counted in delta)"
-        assumed = [*map(str, self.assumptions), *([inexact] if self.sampler_delta else [])]
+        inexact = f"noise is within {_up(self.sampler_error)} of its law in total variation (counted in delta)"
+        assumed = [*map(str, self.assumptions), *([inexact] if self.sampler_error else [])]
         proof = [f"  proof: {self.proof}"] if self.proof else []
         return "\n".join([self.sentence(), *(f"  assumes: {one}" for one in assumed), *proof])
 

@@ -7,6 +7,7 @@ learner alone draws what it would draw among others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
@@ -56,7 +57,7 @@ class NoiseSpec:
     @property
     def size(self) -> int:
         """Numbers per draw."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 class NoiseSource(Protocol):
