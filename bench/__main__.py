@@ -1,4 +1,4 @@
-"""Print the benchmark table."""
+"""Print the benchmark tables: whole runs, mechanisms, secure noise."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
+from bench import mechanisms, secure
 from bench.workloads import Workload, federated_logreg, gossip_logreg, letter_size
 
 REPEATS = 7
@@ -26,6 +27,8 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     console.print(f"Peak memory of this process, all data included: {peak:.0f} MB.")
     console.print("'first call' is what the first run takes longer than the median one: tracing and compiling.")
+    mechanisms.main()
+    secure.main()
 
 
 def measure(workload: Workload) -> list[str]:

@@ -1,18 +1,22 @@
 """Mechanisms: exact values in, private values out, with the privacy loss computed by what scales the noise."""
 
 from gossamer.mechanisms.base import Additive, Calibrated, Mechanism, snap
+from gossamer.mechanisms.factorized import Factorized
 from gossamer.mechanisms.independent import Independent
 from gossamer.mechanisms.selection import ExponentialMechanism, NoisyMax, PermuteAndFlip
 from gossamer.mechanisms.threshold import AboveThreshold
+from gossamer.mechanisms.tree import TreeSum
 
 __all__ = [
     "AboveThreshold",
     "Additive",
     "Calibrated",
     "ExponentialMechanism",
+    "Factorized",
     "Independent",
     "Mechanism",
     "NoisyMax",
     "PermuteAndFlip",
+    "TreeSum",
     "snap",
 ]

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, DataError, PrivacyError
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, snap
+from gossamer.mechanisms.pairs import two_sum
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity, accounting
 from gossamer.privacy.loss import BoundedRange
 
@@ -205,22 +206,10 @@ class NoisyMax(Selection):
         return Pure(count * epsilon)
 
 
-def two_sum(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The rounded sum and its rounding error, which together are the sum exactly (Knuth).
-
-    Rounding a noisy score would move neighbours apart by more than the sensitivity, so sums are compared exactly.
-
-    >>> high, low = two_sum(jnp.float32(2.0**24), jnp.float32(1.5))
-    >>> float(high) - 2.0**24, float(low)
-    (2.0, -0.5)
-    """
-    high = a + b
-    part = high - a
-    return high, (a - (high - part)) + (b - part)
-
-
 def largest_sum(a: jax.Array, b: jax.Array) -> jax.Array:
     """The index of the largest a + b, compared exactly; -1 where that is not finite.
+
+    Rounding a noisy score would move neighbours apart by more than the sensitivity.
 
     >>> int(largest_sum(jnp.array([2.0**24, 2.0**24]), jnp.array([0.5, 0.75])))
     1

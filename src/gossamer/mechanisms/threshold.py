@@ -13,15 +13,13 @@ import jax.numpy as jnp
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, snap
-from gossamer.mechanisms.selection import two_sum
+from gossamer.mechanisms.pairs import Pair, add, two_sum
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity
 
 Shift = Literal["any", "monotone", "constant"]
 SHIFTS: dict[Shift, int] = {"any": 2, "monotone": 1, "constant": 1}
 """How one unit moves queries: each its own way, all the same way, all by the same amount; and by how many sensitivities
 a query and the threshold, which moves along, then drift apart at most."""
-
-Sum = tuple[jax.Array, jax.Array]  # a rounded number and its rounding error: exact, where float32 alone is not
 
 
 class Watch(NamedTuple):
@@ -36,7 +34,7 @@ class Watch(NamedTuple):
     """
 
     threshold: jax.Array
-    noisy: Sum
+    noisy: Pair
     drawn: jax.Array
     left: jax.Array
     asked: jax.Array
@@ -134,7 +132,7 @@ class AboveThreshold(Mechanism):
             raise PrivacyError(f"count: all {self.count} answers 'above' were given. Nothing was released.")
         return (state.left > 0) if self.horizon is None else (state.left > 0) & (state.asked < self.horizon)
 
-    def _after(self, state: Watch, above: jax.Array, noisy: Sum) -> Watch:
+    def _after(self, state: Watch, above: jax.Array, noisy: Pair) -> Watch:
         """A constant shift starts afresh after "above"; else the threshold stays as long as there are answers."""
         drawn = ~above if self.shift == "constant" else jnp.bool_(True)
         left = state.left if self.count is None else state.left - above.astype(jnp.int32)
@@ -168,17 +166,16 @@ class AboveThreshold(Mechanism):
         return f"{self.name}_{what}" if self.name else what
 
 
-def _where(condition: jax.Array, a: Sum, b: Sum) -> Sum:
+def _where(condition: jax.Array, a: Pair, b: Pair) -> Pair:
     return jnp.where(condition, a[0], b[0]), jnp.where(condition, a[1], b[1])
 
 
-def _less(number: Sum, value: jax.Array) -> Sum:
+def _less(number: Pair, value: jax.Array) -> Pair:
     """The number minus a value. On a lattice exactly, up to 2^47 spacings: the shift then *is* constant."""
-    high, low = two_sum(number[0], -value)
-    return two_sum(high, low + number[1])
+    return add(number, -value)
 
 
-def _reaches(draw: jax.Array, margin: Sum) -> jax.Array:
+def _reaches(draw: jax.Array, margin: Pair) -> jax.Array:
     """Whether draw >= margin, exactly: the first part is the float nearest to the margin."""
     return (draw > margin[0]) | ((draw == margin[0]) & (margin[1] <= 0))
 
