@@ -85,7 +85,7 @@ def test_algorithms_are_listed_whole(columns: int) -> None:
     for name, entry in REGISTRY.items():
         (line,) = [line for line in lines if line.startswith(f"{name} ")]
         assert entry.network in line
-        assert line.split()[-1] == "none"
+        assert line.split()[-1] == ("proven" if name == "pd_ogd" else "none")
 
 
 def test_datasets_say_where_they_come_from() -> None:
@@ -93,6 +93,42 @@ def test_datasets_say_where_they_come_from() -> None:
     assert result.exit_code == 0
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("breast_cancer")]
     assert "scikit-learn" in line
+
+
+def test_calibrate_shows_tight_against_published() -> None:
+    result = gossamer_("calibrate", "pd_ogd", "--epsilon", 1, "--horizon", 1000, "--dim", 4, columns=120)
+    assert result.exit_code == 0, result.output
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("noise on gradient")]
+    assert line.split() == ["noise", "on", "gradient", "(laplace)", "4", "4000"]
+    assert "enforced by gossamer.problems.Problem.clipped_gradient_sum" in " ".join(result.stdout.split())
+
+
+def test_calibrate_says_why_a_calibration_is_refused() -> None:
+    options = ("--epsilon", 1, "--delta", 1e-5, "--option", "noise=gaussian")
+    result = gossamer_("calibrate", "pd_ogd", *options, columns=120)
+    assert result.exit_code == 0, result.output
+    assert "published: horizon: got None" in result.stdout
+    assert "7.461" in result.stdout  # 2 / mu_star(1, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("d_ogd", "--epsilon", 1), "one with a budget: pd_ogd"),
+        (("pd_ogg", "--epsilon", 1), "The nearest is 'pd_ogd'"),
+        (("pd_ogd", "--epsilon", 0), "epsilon: got 0.0"),
+        (("pd_ogd", "--epsilon", 1, "--delta", 2), "delta: got 2.0"),
+        (("pd_ogd", "--epsilon", 1, "--clip", -1), "clip: got -1.0"),
+        (("pd_ogd", "--epsilon", 1, "--option", "noise"), "KEY=VALUE"),
+        (("pd_ogd", "--epsilon", 1, "--option", "nois=laplace"), "The nearest is 'noise'"),
+        (("pd_ogd", "--epsilon", 1, "--option", "noise=gaussian"), "delta: got 0.0"),
+        (("pd_ogd", "--epsilon", 1, "--horizon", 0), "horizon: got 0"),
+    ],
+)
+def test_calibrate_refuses_what_makes_no_sense(arguments: tuple[object, ...], message: str) -> None:
+    result = gossamer_("calibrate", *arguments, columns=200)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

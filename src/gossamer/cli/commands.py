@@ -12,8 +12,9 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 import gossamer
-from gossamer import data, problems, sets, topology
-from gossamer.algorithms import REGISTRY, Entry
+from gossamer import data
+from gossamer.algorithms import REGISTRY
+from gossamer.cli.audit import audit_command, guarantee_of
 from gossamer.cli.calibrate import calibrate
 from gossamer.cli.config import Experiment, load
 from gossamer.cli.demo import INTRODUCTION, play
@@ -58,15 +59,8 @@ def options(
 @app.command("algorithms")
 def list_algorithms() -> None:
     """List the algorithms."""
-    rows = tuple((name, entry.network, entry.summary, _basis(entry)) for name, entry in REGISTRY.items())
+    rows = tuple((name, entry.network, entry.summary, guarantee_of(entry).basis) for name, entry in REGISTRY.items())
     show(Console(), Table(("name", "network", "what it is", "guarantee"), rows), words=True)
-
-
-def _basis(entry: Entry) -> str:
-    """The basis of the guarantee, from a small instance."""
-    problem = problems.Logistic(2, feature_bound=1.0, domain=sets.L2Ball(1.0))
-    network = topology.ring(4, weights="lazy") if entry.network == "graph" else 4
-    return entry.make(problem, network, **entry.example).guarantee.basis
 
 
 @app.command("datasets")
@@ -116,6 +110,7 @@ def _report(file: Path, experiment: Experiment, run: Run, steps: int | None) -> 
 
 
 app.command("calibrate")(calibrate)
+app.command("audit")(audit_command)
 
 
 @app.command("demo")

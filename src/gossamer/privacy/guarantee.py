@@ -134,9 +134,9 @@ class Guarantee:
     def sampler_share(self, epsilon: float) -> float:
         """What inexact noise adds to delta where epsilon is stated: (1 + e^epsilon) times its distance.
 
-        *Proof.* Let M be the mechanism in which the draws that one unit touches are exact and all others as sampled. The
-        proof of (epsilon, delta) conditions on the others, whose law is the same under both neighbours, so it holds for
-        M. The mechanism as it runs, M', is for every input within tau of M in total variation, and
+        *Proof.* Let M be the mechanism in which the draws that one unit touches are exact and all others as sampled.
+        The proof of (epsilon, delta) conditions on the others, whose law is the same under both neighbours, so it holds
+        for M. The mechanism as it runs, M', is for every input within tau of M in total variation, and
 
             P(M'(D) in S) <= P(M(D) in S) + tau <= e^epsilon P(M(D') in S) + delta + tau
                           <= e^epsilon (P(M'(D') in S) + tau) + delta + tau.

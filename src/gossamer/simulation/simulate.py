@@ -81,7 +81,7 @@ def simulate(
     ((200, 4), 1600, 19200)
     """
     chosen = _seeds(seed, seeds)
-    _check(algorithm, stream, steps, measure, every, chunk, record)
+    check_run(algorithm, stream, steps, measure, every, chunk, record)
     begun = time.perf_counter()
     feeder = Feeder(algorithm, stream, tuple(noise(s) for s in chosen))
     program = Program.of(algorithm, stream.shared, measure, tuple(record))
@@ -212,7 +212,7 @@ def _seeds(seed: int | None, seeds: Sequence[int] | None) -> list[int]:
     return [check_seed(one) for one in ([seed] if seeds is None else seeds)]
 
 
-def _check(
+def check_run(
     algorithm: Algorithm,
     stream: Stream,
     steps: int,

@@ -1,0 +1,148 @@
+"""What an attack is: two neighbours, what to look for, and the exact loss of that pair where it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gossamer.auditing.audit import Audit, audit, audit_release
+from gossamer.auditing.views import Statistic
+from gossamer.core import Algorithm
+from gossamer.mechanisms import Calibrated, Mechanism
+from gossamer.privacy import FastNoise, NoiseSource, Observer
+from gossamer.streams import ArrayStream, Stream
+
+Kind = Literal["sharp", "realistic", "flaw"]
+MakesNoise = Callable[[int], NoiseSource]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An algorithm, two neighbouring streams, and the score that tells them apart.
+
+    Attributes:
+        algorithm: what is attacked.
+        stream: one input.
+        neighbour: the other.
+        statistic: the score.
+        observer: who looks; None: the one of the guarantee.
+        supremum: the exact epsilon, at the delta of the guarantee, of this very pair; None where it is not known.
+
+    >>> from gossamer.auditing import ATTACKS
+    >>> case = ATTACKS["pd_ogd"][0].make()
+    >>> case.noise, round(case.supremum, 3)
+    ('laplace', 1.0)
+    """
+
+    algorithm: Algorithm
+    stream: Stream
+    neighbour: Stream
+    statistic: Statistic
+    observer: Observer | None = None
+    supremum: float | None = None
+
+    @property
+    def noise(self) -> str:
+        """The laws of its draws."""
+        return _laws(release.mechanism for release in self.algorithm.releases)
+
+    def audit(self, *, runs: int, seed: int, confidence: float = 0.95, noise: MakesNoise = FastNoise) -> Audit:
+        """Carry it out."""
+        return audit(
+            self.algorithm,
+            self.stream,
+            self.neighbour,
+            statistic=self.statistic,
+            runs=runs,
+            seed=seed,
+            observer=self.observer,
+            confidence=confidence,
+            noise=noise,
+        )
+
+
+@dataclass(frozen=True)
+class ReleaseCase:
+    """A calibrated mechanism, two neighbouring sequences of values, and the score that tells them apart.
+
+    Attributes:
+        release: what is attacked.
+        values: one input.
+        neighbours: the other.
+        statistic: the score of releases with axes (run, position, ...).
+        supremum: the exact epsilon of this very pair; None where it is not known.
+
+    >>> from gossamer.auditing import MECHANISMS
+    >>> MECHANISMS["Independent"][0].make().audit(runs=2000, seed=0).contradicts
+    False
+    """
+
+    release: Calibrated[Mechanism]
+    values: ArrayLike
+    neighbours: ArrayLike
+    statistic: Callable[[NDArray[Any]], NDArray[Any]]
+    supremum: float | None = None
+
+    @property
+    def noise(self) -> str:
+        """The laws of its draws."""
+        return _laws([self.release.mechanism])
+
+    def audit(self, *, runs: int, seed: int, confidence: float = 0.95, noise: MakesNoise = FastNoise) -> Audit:
+        """Carry it out."""
+        return audit_release(
+            self.release,
+            self.values,
+            self.neighbours,
+            statistic=self.statistic,
+            runs=runs,
+            seed=seed,
+            confidence=confidence,
+            noise=noise,
+        )
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One way to test a guarantee.
+
+    Attributes:
+        name: short, for tables.
+        shows: what it tests, in a few words.
+        kind: "sharp": its exact loss is (nearly) all that is claimed, so too little noise is caught. "realistic": data
+            as they come, on which the loss is smaller. "flaw": it breaks a calibration that is known to be flawed.
+        make: builds the case.
+        runs: on each input, enough to measure at least 0.8 of a sharp claim.
+
+    >>> from gossamer.auditing import ATTACKS
+    >>> ATTACKS["pd_ogd"][-1].name, ATTACKS["pd_ogd"][-1].kind
+    ('published: decision', 'flaw')
+    """
+
+    name: str
+    shows: str
+    kind: Kind
+    make: Callable[[], Case | ReleaseCase]
+    runs: int = 100_000
+
+
+def samples(x: ArrayLike, y: ArrayLike) -> ArrayStream:
+    """The stream of these samples: features (step, learner, feature) and labels (step, learner).
+
+    >>> samples([[[1.0], [2.0]]], [[0, 1]]).read(0, 1).y
+    array([[0, 1]], dtype=int32)
+    """
+    from gossamer.streams.base import as_records
+
+    features, labels = np.asarray(x), np.asarray(y)
+    records = as_records(features.reshape(labels.size, -1), labels.ravel())
+    order = np.arange(labels.size).reshape(labels.shape)
+    return ArrayStream(*records, order, learners=labels.shape[1], occurrences=1, description="samples of an attack")
+
+
+def _laws(mechanisms: Any) -> str:
+    return ", ".join(dict.fromkeys(law for mechanism in mechanisms for law, _ in mechanism.laws().values()))

@@ -1,0 +1,212 @@
+"""Many runs at once: the same compiled loop as in a simulation, with its axis of seeds as the axis of replicates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from numpy.typing import NDArray
+
+from gossamer.auditing.bound import Side
+from gossamer.auditing.views import SEES, View
+from gossamer.core import Algorithm
+from gossamer.mechanisms import Calibrated, Mechanism
+from gossamer.privacy import NoiseSource, NoiseSpec, Observer, Scale
+from gossamer.simulation import engine
+from gossamer.simulation.engine import Inputs, Program, World
+from gossamer.simulation.feeding import Chunk, Feeder
+from gossamer.streams import Stream
+
+_BATCH_VALUES = 2**22  # float32 numbers that a batch of replicates draws and shows: a few tens of megabytes
+
+
+class Runner(Protocol):
+    """Runs replicates on one of the two inputs."""
+
+    def __call__(self, side: Side, number: int, size: int) -> Any:
+        """What an observer sees of batch `number`: `size` replicates with noise of their own."""
+        ...
+
+
+class Batches(NamedTuple):
+    """How replicates are cut into batches of one size, so that memory stays small and nothing compiles again.
+
+    >>> Batches.of(runs=10, values=2**20)
+    Batches(size=4, number=3)
+    """
+
+    size: int
+    number: int
+
+    @classmethod
+    def of(cls, runs: int, values: int) -> Batches:
+        """Batches for so many runs, each with so many numbers."""
+        number = math.ceil(runs / max(1, _BATCH_VALUES // values))
+        return cls(math.ceil(runs / number), number)
+
+
+class Silence:
+    """A source of nothing, for inputs whose draws come from elsewhere.
+
+    >>> Silence().draw("noise", NoiseSpec("laplace", (2,), used_in="speak"), [Scale(1.0)] * 3, 0, 4).shape
+    (3, 4, 2)
+    """
+
+    def draw(self, name: str, spec: NoiseSpec, scales: Any, start: int, stop: int) -> NDArray[np.float32]:
+        """Zeros."""
+        return np.zeros((len(scales), stop - start, *spec.shape), np.float32)
+
+
+class AlgorithmRunner:
+    """Runs an algorithm on either of two streams, and shows what an observer sees.
+
+    Data, schedules and lattices are those of a simulation. The draws of all replicates come from one source, as if they
+    were so many more exchanges, under a name that no other batch and not the other stream has.
+
+    >>> from gossamer.auditing import ATTACKS
+    >>> case = ATTACKS["pd_ogd"][0].make()
+    >>> inputs = {"stream": case.stream, "neighbour": case.neighbour}
+    >>> runner = AlgorithmRunner(case.algorithm, inputs, 1, "wiretap", Silence())
+    >>> view = runner("stream", number=0, size=50)
+    >>> view.messages.shape, view.decisions is None
+    ((50, 1, 1, 1), True)
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        streams: Mapping[Side, Stream],
+        steps: int,
+        observer: Observer,
+        source: NoiseSource,
+    ) -> None:
+        self.algorithm, self.source = algorithm, source
+        self.seen = tuple(sorted(SEES[observer] - (set() if algorithm.server else {"broadcasts"})))
+        self.plan = list(_whole_segments(algorithm, steps))
+        shared = streams["stream"].shared
+        self.program = Program.of(algorithm, shared, "global" if shared else "local", self.seen)
+        feeders = {side: Feeder(algorithm, stream, (Silence(),)) for side, stream in streams.items()}
+        self.constant = feeders["stream"].constant()
+        self.inputs = {side: [feeder.inputs(chunk) for chunk in self.plan] for side, feeder in feeders.items()}
+
+    @property
+    def values(self) -> int:
+        """About how many numbers one replicate draws and shows."""
+        exchanges = sum(chunk.length for chunk in self.plan)
+        drawn = sum(spec.size for spec in self.algorithm.learner.noise.values())
+        return exchanges * self.algorithm.learners * (drawn + len(self.seen) * self.algorithm.problem.dim)
+
+    def __call__(self, side: Side, number: int, size: int) -> View:
+        """What the observer sees of batch `number`."""
+        worlds = _repeated(engine.start(self.program), size)
+        shown = []
+        for chunk, data in zip(self.plan, self.inputs[side], strict=True):
+            inputs = self._with_draws(data, f"{side}/{number}/", chunk, size)
+            worlds, outputs = engine.run_chunk(self.program, self.constant, worlds, inputs, 0, chunk.length)
+            shown.append(outputs.transcript)
+        joined = jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *shown)
+        return View(**jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), joined))
+
+    def _with_draws(self, inputs: Inputs, prefix: str, chunk: Chunk, size: int) -> Inputs:
+        algorithm = self.algorithm
+        ours = {name: (spec, algorithm.scales_of(name)) for name, spec in algorithm.learner.noise.items()}
+        served = algorithm.server.noise if algorithm.server else {}
+        theirs = {name: (spec, algorithm.scales[name][:1]) for name, spec in served.items()}
+        span = chunk.origin, chunk.origin + chunk.length
+        return inputs._replace(
+            noise=draws(self.source, prefix, ours, size, *span),
+            server_noise=draws(self.source, f"{prefix}server/", theirs, size, *span),
+        )
+
+
+class ReleaseRunner:
+    """Runs one mechanism alone over either of two sequences of values, and shows what it releases.
+
+    >>> from gossamer.mechanisms import Independent
+    >>> from gossamer.privacy import FastNoise
+    >>> noisy, inputs = Independent((1,)).at_scale(noise=2.0), {"stream": [[1.0]], "neighbour": [[-1.0]]}
+    >>> ReleaseRunner(noisy, inputs, FastNoise(0))("stream", number=0, size=50).shape
+    (50, 1, 1)
+    """
+
+    def __init__(self, release: Calibrated[Mechanism], values: Mapping[Side, Any], source: NoiseSource) -> None:
+        self.release, self.source = release, source
+        self.inputs = {side: np.asarray(each, np.float32) for side, each in values.items()}
+        self.grid = {name: np.float32(scales[0].grid) for name, scales in release.scales.items()}
+
+    @property
+    def values(self) -> int:
+        """About how many numbers one replicate draws and shows."""
+        sizes = [math.prod(shape) for _, shape in self.release.mechanism.laws().values()]
+        return len(self.inputs["stream"]) * (sum(sizes) + math.prod(self.release.mechanism.shape))
+
+    def __call__(self, side: Side, number: int, size: int) -> NDArray[Any]:
+        """What batch `number` releases: axes (run, position, ...)."""
+        mechanism, values = self.release.mechanism, self.inputs[side]
+        specs = {n: (spec, self.release.scales[n][:1]) for n, spec in mechanism.noise(used_in="speak").items()}
+        noise = draws(self.source, f"{side}/{number}/", specs, size, 0, len(values))
+        return np.asarray(released(mechanism, values, {name: draw[:, 0] for name, draw in noise.items()}, self.grid))
+
+
+@partial(jax.jit, static_argnames="mechanism")
+def released(mechanism: Mechanism, values: Any, noise: Mapping[str, Any], grid: Mapping[str, Any]) -> jax.Array:
+    """One value after the other released, for every run: draws have axes (run, position, ...), and so has the result.
+
+    >>> from gossamer.mechanisms import Independent
+    >>> noise, no_lattice = {"noise": np.ones((3, 2, 1), np.float32)}, {"noise": np.float32(0)}
+    >>> released(Independent((1,)), np.zeros((2, 1), np.float32), noise, no_lattice).shape
+    (3, 2, 1)
+    """
+
+    def one_run(noise: Mapping[str, Any]) -> jax.Array:
+        def one(state: Any, now: tuple[Any, Mapping[str, Any]]) -> tuple[Any, jax.Array]:
+            shown, after = mechanism.release(state, now[0], now[1], grid)
+            return after, shown
+
+        return lax.scan(one, mechanism.init(), (values, noise))[1]
+
+    return jax.vmap(one_run)(noise)
+
+
+def draws(
+    source: NoiseSource,
+    prefix: str,
+    wanted: Mapping[str, tuple[NoiseSpec, tuple[Scale, ...]]],
+    size: int,
+    start: int,
+    stop: int,
+) -> dict[str, NDArray[np.float32]]:
+    """The draws of `size` replicates by name, axes (replicate, learner, exchange, ...), from one call of the source.
+
+    Replicates follow one another on the source's axis of exchanges, where all draws are independent.
+
+    >>> from gossamer.privacy import FastNoise
+    >>> wanted = {"noise": (NoiseSpec("laplace", (2,), used_in="speak"), (Scale(1.0), Scale(3.0)))}
+    >>> draws(FastNoise(0), "stream/0/", wanted, size=5, start=0, stop=4)["noise"].shape
+    (5, 2, 4, 2)
+    """
+    made = {}
+    for name, (spec, scales) in wanted.items():
+        drawn = source.draw(prefix + name, spec, scales, size * start, size * stop)
+        made[name] = drawn.reshape(len(scales), size, stop - start, *spec.shape).swapaxes(0, 1)
+    return made
+
+
+def _whole_segments(algorithm: Algorithm, steps: int) -> Iterator[Chunk]:
+    """Every run of equal blocks as one chunk: audits are short, and batches of replicates make up for long ones."""
+    origin = step = 0
+    for exchanges, block in algorithm.schedule.segments(steps):
+        yield Chunk(origin, exchanges, 0, exchanges, block, step)
+        origin += exchanges
+        step += exchanges * block
+
+
+def _repeated(world: World, size: int) -> World:
+    worlds: World = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], size, axis=0), world)
+    return worlds

@@ -1,0 +1,119 @@
+"""`gossamer audit`: every built-in attack on an algorithm or a mechanism, claim against measured bound."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+import typer
+from rich.console import Console
+
+from gossamer import problems, sets, topology
+from gossamer.algorithms import REGISTRY, Entry
+from gossamer.auditing import ATTACKS, MECHANISMS, Attack, Audit
+from gossamer.cli.section import Section
+from gossamer.cli.show import say, show
+from gossamer.privacy import Guarantee
+from gossamer.reports import Table
+
+
+class Finding(NamedTuple):
+    """An attack that was carried out: the noise it was against, the exact loss of its pair, and what was measured."""
+
+    attack: Attack
+    noise: str
+    supremum: float | None
+    audit: Audit
+
+
+def audit_command(
+    algorithm: Annotated[str, typer.Argument(help="An algorithm (see `gossamer algorithms`) or a mechanism.")],
+    seed: Annotated[int, typer.Option(help="Seed of the noise.")],
+    runs: Annotated[int | None, typer.Option(help="Runs on each of two inputs; by default each attack's own.")] = None,
+    confidence: Annotated[float, typer.Option(help="Confidence of the measured bounds.")] = 0.95,
+) -> None:
+    """Attack the guarantee of an algorithm. Exit status 1: a proven guarantee is contradicted, at 99.9 % confidence."""
+    Section("audit", {"algorithm": algorithm}).pick("algorithm", {**REGISTRY, **MECHANISMS})
+    console, attacks = Console(), ATTACKS.get(algorithm, MECHANISMS.get(algorithm, ()))
+    if algorithm in REGISTRY:
+        say(console, f"{algorithm}: {REGISTRY[algorithm].summary}")
+        promise = guarantee_of(REGISTRY[algorithm])
+        if promise.basis == "none":
+            say(console, f"{promise.sentence()} There is nothing to audit.")
+            return
+    else:
+        say(console, f"{algorithm}: a mechanism alone, all of whose releases are seen")
+    if not attacks:
+        say(console, "No attack on it is built in: docs/audits.md says how to write one.")
+        return
+    findings = [carry_out(attack, runs, seed, confidence) for attack in attacks]
+    show(console, table(findings), words=True)
+    say(console, explanation(findings))
+    if any(finding.audit.refutes for finding in findings):
+        raise typer.Exit(1)
+
+
+def guarantee_of(entry: Entry) -> Guarantee:
+    """The guarantee of a small instance.
+
+    >>> guarantee_of(REGISTRY["pd_ogd"]).basis
+    'proven'
+    """
+    problem = problems.Logistic(2, feature_bound=1.0, domain=sets.L2Ball(1.0))
+    network = topology.ring(4, weights="lazy") if entry.network == "graph" else 4
+    return entry.make(problem, network, **entry.example).guarantee
+
+
+def carry_out(attack: Attack, runs: int | None, seed: int, confidence: float) -> Finding:
+    """Run one attack, and say so where somebody waits at a terminal."""
+    with Console(stderr=True).status(f"{attack.name} ..."):
+        case = attack.make()
+        found = case.audit(runs=attack.runs if runs is None else runs, seed=seed, confidence=confidence)
+    return Finding(attack, case.noise, case.supremum, found)
+
+
+def table(findings: list[Finding]) -> Table:
+    """One line per attack."""
+    columns = ("attack", "observer", "noise", "claim", "exact", "bound", "verdict")
+    return Table(columns, tuple(map(_row, findings)))
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    found = finding.audit
+    claim = f"{found.claimed:.4g}" + (f", {found.delta:g}" if found.delta else "")
+    exact = "-" if finding.supremum is None else f"{finding.supremum:.3f}"
+    return (
+        finding.attack.name,
+        found.observer or "all",
+        finding.noise,
+        claim,
+        exact,
+        f"{found.epsilon:.3f}",
+        verdict(found),
+    )
+
+
+VERDICTS = {
+    "below claim": "A bound below the claim proves nothing: another attack may do better.",
+    "unclear": "unclear: above the claim, but not with 99.9% confidence.",
+    "caught": "caught: with 99.9% confidence above a claim that is not proven, or not made against this observer.",
+    "CONTRADICTED": "CONTRADICTED: with 99.9% confidence a proven guarantee does not hold. Proof or code is wrong.",
+}
+
+
+def verdict(found: Audit) -> str:
+    """What the bound says about the claim, in one or two words."""
+    if found.contradicts:
+        return "CONTRADICTED" if found.refutes else "caught"
+    return "unclear" if found.epsilon > found.claimed else "below claim"
+
+
+def explanation(findings: list[Finding]) -> str:
+    """How to read the table."""
+    runs = sorted({finding.audit.runs for finding in findings})
+    span = f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}"
+    head = (
+        "claim: epsilon, and delta where there is one. exact: the epsilon of the two inputs that are compared. "
+        f"bound: what {span} runs on each prove, with {100 * findings[0].audit.confidence:g}% confidence."
+    )
+    given = {verdict(finding.audit) for finding in findings}
+    return " ".join([head, *(meaning for word, meaning in VERDICTS.items() if word in given)])
