@@ -252,7 +252,10 @@ REFUSALS = {
     "text for a number": (("learners = 4", 'learners = "4"'), "[topology] learners: got '4'; allowed: a whole number."),
     "a fraction for a count": (("dim = 3", "dim = 3.5"), "[data] dim: got 3.5; allowed: a whole number."),
     "true for a number": (("scale = 0.1", "scale = true"), "[algorithm] scale: got True; allowed: a number."),
-    "wrong literal": (("scale = 0.1", 'scale = 1\nlaw = "cauchy"'), "got 'cauchy'; allowed: 'laplace' or 'gaussian'."),
+    "wrong literal": (
+        ("scale = 0.1", 'scale = 1\nlaw = "cauchy"'),
+        "got 'cauchy'; allowed: 'laplace', 'l2-laplace' or 'gaussian'.",
+    ),
     "wrong type of step": (("step = {scale = 0.5}", 'step = "big"'), "[algorithm] step: got 'big'; allowed: a number"),
     "unknown key of a step": (("{scale = 0.5}", "{scale = 0.5, pwer = 1}"), "[algorithm] step pwer: got 1"),
     "value that is refused": (("{scale = 0.5}", "{scale = -1}"), "[algorithm] step scale: got -1.0"),

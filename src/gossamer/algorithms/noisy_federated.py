@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from gossamer.algorithms.steps import step_rate
 from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Every, Federation, Learner, Now, Rate, Server
-from gossamer.mechanisms import Independent
-from gossamer.privacy import Clip, Law, NoiseSpec, no_guarantee
+from gossamer.mechanisms import AdditiveLaw, Independent
+from gossamer.privacy import Clip, NoiseSpec, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 
 
@@ -97,7 +97,7 @@ def noisy_federated(
     local_steps: int,
     step: float | Rate | None = None,
     scale: float,
-    law: Law = "gaussian",
+    law: AdditiveLaw = "gaussian",
     clip: float | Clip | None = None,
 ) -> Algorithm:
     """Federated averaging with uncalibrated noise on every local step: no guarantee.
@@ -108,7 +108,7 @@ def noisy_federated(
         local_steps: samples, and steps, between two exchanges with the server.
         step: the step size; by default diameter / (gradient bound * sqrt(round)) where the problem has both.
         scale: multiplies the unit noise added to every gradient.
-        law: "laplace" or "gaussian".
+        law: "laplace", "l2-laplace" or "gaussian".
         clip: the norm that each sample's gradient is clipped to.
 
     >>> from gossamer.problems import Logistic

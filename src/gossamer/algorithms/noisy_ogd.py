@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from gossamer.algorithms.steps import require_averaging, step_rate
 from gossamer.checks import check_positive
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.mechanisms import Independent
-from gossamer.privacy import Clip, Law, NoiseSpec, no_guarantee
+from gossamer.mechanisms import AdditiveLaw, Independent
+from gossamer.privacy import Clip, NoiseSpec, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 from gossamer.topology import Topology
 
@@ -77,7 +77,7 @@ def noisy_ogd(
     *,
     step: float | Rate | None = None,
     scale: float,
-    law: Law = "laplace",
+    law: AdditiveLaw = "laplace",
     clip: float | Clip | None = None,
 ) -> Algorithm:
     """Decentralised online gradient descent with uncalibrated noise on every message: no guarantee.

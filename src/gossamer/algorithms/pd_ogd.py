@@ -25,7 +25,7 @@ from gossamer.algorithms.steps import noisy_step_rate, require_averaging, step_r
 from gossamer.checks import check_count
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Calibrated, Independent
+from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
 from gossamer.privacy import (
     Assumption,
     Budget,
@@ -39,7 +39,6 @@ from gossamer.privacy import (
 from gossamer.problems import Block, Problem
 from gossamer.topology import Topology
 
-Noise = Literal["laplace", "l2-laplace", "gaussian"]
 Calibration = Literal["tight", "published"]
 
 
@@ -115,7 +114,7 @@ def pd_ogd(
     budget: Budget | Sequence[Budget],
     clip: float | Clip,
     horizon: int | None = None,
-    noise: Noise = "laplace",
+    noise: AdditiveLaw = "laplace",
     step: float | Rate | None = None,
     calibration: Calibration = "tight",
 ) -> Algorithm:
@@ -147,7 +146,7 @@ def pd_ogd(
     require_averaging(topology)
     budgets = budgets_of(budget, topology.learners)
     clip = Clip.of(clip)
-    for name, given, allowed in (("noise", noise, Noise), ("calibration", calibration, Calibration)):
+    for name, given, allowed in (("noise", noise, AdditiveLaw), ("calibration", calibration, Calibration)):
         if given not in get_args(allowed):
             raise ConfigurationError(name, given, " or ".join(map(repr, get_args(allowed))))
     if horizon is not None:
@@ -173,7 +172,7 @@ def pd_ogd(
 
 
 def _tight(
-    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: Noise
+    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
 ) -> Calibrated[Independent]:
     """One release of a clipped gradient: 2 G sqrt(d) / epsilon, 2 G / epsilon or 2 G / mu_star(epsilon, delta)."""
     mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
@@ -181,7 +180,7 @@ def _tight(
 
 
 def _published(
-    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: Noise
+    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
 ) -> Calibrated[Independent]:
     """As printed: Lap(2 G sqrt(d) / (epsilon / T)), times the step."""
     if horizon is None:

@@ -1,6 +1,6 @@
 """Mechanisms: exact values in, private values out, with the privacy loss computed by what scales the noise."""
 
-from gossamer.mechanisms.base import Additive, Calibrated, Mechanism, snap
+from gossamer.mechanisms.base import Additive, AdditiveLaw, Calibrated, Mechanism, snap
 from gossamer.mechanisms.factorized import Factorized
 from gossamer.mechanisms.independent import Independent
 from gossamer.mechanisms.selection import ExponentialMechanism, NoisyMax, PermuteAndFlip
@@ -10,6 +10,7 @@ from gossamer.mechanisms.tree import TreeSum
 __all__ = [
     "AboveThreshold",
     "Additive",
+    "AdditiveLaw",
     "Calibrated",
     "ExponentialMechanism",
     "Factorized",

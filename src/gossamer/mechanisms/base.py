@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,8 @@ from gossamer.privacy import (
     accounting,
 )
 
+AdditiveLaw = Literal["laplace", "l2-laplace", "gaussian"]
+"""The laws of noise that is added to values."""
 State = Any
 Noise = Mapping[str, jax.Array]
 Grid = Mapping[str, jax.Array]
@@ -232,8 +234,8 @@ LATTICE_BITS: Mapping[Law, int] = {
     "exponential": 17,
     "uniform": 17,
 }
-"""A scale is at least 2^bits and less than 2^(bits+1) spacings: draws then are whole multiples below 2^24 of it, which
-float32 holds exactly (Laplace to 64 scales, a Gaussian to 16)."""
+"""A scale is 2^bits spacings or more, less than 2^(bits+2): draws of up to 32 scales (8 for a Gaussian, and mostly
+twice that) are whole multiples below 2^24, which float32 holds exactly. `SecureNoise.error` counts what lies beyond."""
 
 
 def snap(value: jax.Array, grid: jax.Array) -> jax.Array:
@@ -264,9 +266,9 @@ class Additive(Mechanism):
     """
 
     _: KW_ONLY
-    law: Law = "laplace"
+    law: AdditiveLaw = "laplace"
 
-    ALLOWED: ClassVar[tuple[Law, ...]] = ("laplace", "l2-laplace", "gaussian")
+    ALLOWED: ClassVar[tuple[AdditiveLaw, ...]] = get_args(AdditiveLaw)
 
     def __post_init__(self) -> None:
         super().__post_init__()

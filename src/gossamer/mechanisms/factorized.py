@@ -18,10 +18,10 @@ import numpy as np
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import pairs
-from gossamer.mechanisms.base import Additive, Grid, Noise, State, snap
+from gossamer.mechanisms.base import Additive, AdditiveLaw, Grid, Noise, State, snap
 from gossamer.mechanisms.factors import Buffered, Dense, Factor, SquareRoot
 from gossamer.mechanisms.tree import LIMIT
-from gossamer.privacy import Law, Sensitivity
+from gossamer.privacy import Sensitivity
 
 _CLOSE = 1.005  # so close to the Toeplitz square root is close enough: fewer buffers cost less
 
@@ -63,10 +63,10 @@ class Factorized(Additive):
     """
 
     _: KW_ONLY
-    law: Law = "gaussian"
+    law: AdditiveLaw = "gaussian"
     factor: Factor
 
-    ALLOWED: ClassVar[tuple[Law, ...]] = ("gaussian",)
+    ALLOWED: ClassVar[tuple[AdditiveLaw, ...]] = ("gaussian",)
 
     def __post_init__(self) -> None:
         if self.law not in self.ALLOWED:

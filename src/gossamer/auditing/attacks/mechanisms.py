@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from gossamer.auditing.attacks.base import Attack, ReleaseCase
 from gossamer.auditing.views import log_ratio
 from gossamer.mechanisms import (
     AboveThreshold,
+    AdditiveLaw,
     Calibrated,
     ExponentialMechanism,
     Factorized,
@@ -24,7 +25,7 @@ from gossamer.mechanisms import (
 from gossamer.mechanisms.factors import Buffered, SquareRoot
 from gossamer.mechanisms.selection import Selection
 from gossamer.mechanisms.threshold import Shift
-from gossamer.privacy import Budget, Law, Sensitivity
+from gossamer.privacy import Budget, Sensitivity
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +37,7 @@ ONE_SCORE = Sensitivity(l1=1.0, l2=1.0)
 LEAVES = 4
 
 
-def _budget(law: Law) -> Budget:
+def _budget(law: AdditiveLaw) -> Budget:
     return APPROXIMATE if law == "gaussian" else PURE
 
 
@@ -52,7 +53,7 @@ def _total(ratios: Floats) -> Floats:
     return np.asarray(ratios.sum(axis=1), np.float64)
 
 
-def one_value(law: Law) -> ReleaseCase:
+def one_value(law: AdditiveLaw) -> ReleaseCase:
     """One number, +1 or -1.
 
     >>> round(one_value("gaussian").supremum, 3)
@@ -66,7 +67,7 @@ def one_value(law: Law) -> ReleaseCase:
     return ReleaseCase(release, [[1.0]], [[-1.0]], score, supremum=release.losses[0].epsilon(release.deltas[0]))
 
 
-def first_leaf(law: Law) -> ReleaseCase:
+def first_leaf(law: AdditiveLaw) -> ReleaseCase:
     """Leaf 1 enters a node of every level: those that end at the leaves 1, 2, 4, ..., where the prefix is one node.
 
     >>> round(first_leaf("laplace").supremum, 3)
@@ -221,7 +222,7 @@ def _first_above(release: Calibrated[AboveThreshold], queries: Floats) -> Floats
     return np.asarray(np.trapezoid(np.exp(-np.abs(z) / a) / (2 * a) * before * above, z, axis=1), np.float64)
 
 
-ADDITIVE: tuple[Law, ...] = ("laplace", "l2-laplace", "gaussian")
+ADDITIVE: tuple[AdditiveLaw, ...] = get_args(AdditiveLaw)
 SHIFTS: Mapping[Shift, int] = {"any": 500_000, "monotone": 500_000, "constant": 100_000}
 """Runs by what one unit does to the queries: the rarer the event, the more."""
 

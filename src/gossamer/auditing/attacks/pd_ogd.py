@@ -15,17 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import problems, topology
-from gossamer.algorithms.pd_ogd import Noise, pd_ogd
+from gossamer.algorithms import pd_ogd
 from gossamer.auditing.attacks.base import Attack, Case, samples
 from gossamer.auditing.views import Statistic, View, log_ratio
 from gossamer.core import Algorithm
+from gossamer.mechanisms import AdditiveLaw
 from gossamer.privacy import Budget, Clip, Gaussian
 from gossamer.problems import Block, Problem
 from gossamer.streams import Stream, smooth_cycle_logistic
 from gossamer.topology import Topology
 
 CLIP = Clip(l2=1.0)
-BUDGETS: dict[Noise, Budget] = {
+BUDGETS: dict[AdditiveLaw, Budget] = {
     "laplace": Budget(1.0),
     "l2-laplace": Budget(1.0),
     "gaussian": Budget(1.0, 0.1),
@@ -86,7 +87,7 @@ def _exact(algorithm: Algorithm, learner: int, moved: float) -> float:
     return Gaussian(ratio).epsilon(deltas[learner % len(deltas)])
 
 
-def one_gradient(law: Noise, budgets: tuple[Budget, ...], learner: int = 0) -> Case:
+def one_gradient(law: AdditiveLaw, budgets: tuple[Budget, ...], learner: int = 0) -> Case:
     """One coordinate, one step: the gradient of one learner is +1 or -1, as far apart as the clip lets them be.
 
     >>> round(one_gradient("laplace", OWN, learner=1).supremum, 3)
@@ -101,7 +102,7 @@ def one_gradient(law: Noise, budgets: tuple[Budget, ...], learner: int = 0) -> C
     return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, learner, 2.0))
 
 
-def flipped_label(law: Noise) -> Case:
+def flipped_label(law: AdditiveLaw) -> Case:
     """Five learners on a ring, five features, four steps: one label flipped at the third.
 
     A flipped label moves a logistic gradient by exactly the features, wherever it is taken: their two slopes are
