@@ -588,3 +588,11 @@ def test_without_jax_privacy_the_cache_still_serves(tmp_path, monkeypatch):
         Factorized.optimal((1,), 7, cache=tmp_path)
     a_dense_factor(tmp_path, rows=7)
     assert Factorized.optimal((1,), 7, cache=tmp_path).gain(7) > 0
+
+
+def test_the_loss_on_a_lattice_counts_the_rounding():
+    exact = Independent((25,), law="gaussian").calibrate(Sensitivity(l1=10.0, l2=2.0), Budget(1.0, 1e-5))
+    rounded = exact.on_lattice()
+    scale = rounded.scales["noise"][0]
+    assert rounded.losses[0].mu == pytest.approx((2.0 + 5 * scale.grid) / scale.value, rel=1e-12)
+    assert rounded.losses[0].mu > 2.0 / scale.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -179,6 +180,13 @@ def test_a_run_past_the_horizon_is_refused_before_any_noise_is_drawn(calibration
     simulate(algorithm, stream, 10, **QUIET)
     with pytest.raises(PrivacyError, match="steps: got 11; allowed: at most the horizon of 10"):
         simulate(algorithm, stream, 11, noise=Refusing, **QUIET)
+
+
+def test_the_horizon_of_a_mechanism_holds_whatever_the_guarantee_says():
+    algorithm = make(budget=Budget(1.0), horizon=10)
+    endless = replace(algorithm, guarantee=replace(algorithm.guarantee, horizon=None))
+    with pytest.raises(PrivacyError, match="horizon: 11 releases were asked for"):
+        simulate(endless, streams.random_signs(4, 9, seed=0), 11, noise=Refusing, **QUIET)
 
 
 def test_a_common_batch_is_not_one_sample_of_one_learner():

@@ -409,6 +409,12 @@ def test_other_arguments_give_unrelated_draws():
             assert abs(np.corrcoef(transform(base), transform(other))[0, 1]) < 6 / math.sqrt(base.size), name
 
 
+def test_laws_of_the_same_scale_have_keys_of_their_own():
+    scale = on_lattice(SPACINGS["laplace"])
+    keys = {source()._key("x", NoiseSpec(law, (3,), used_in="speak"), scale, 0) for law in LAWS}
+    assert len(keys) == len(LAWS)
+
+
 @every_law
 def test_every_learner_exchange_and_coordinate_has_its_own_draws(law):
     """Largest of some 20 correlations of 10,000 or more values: beyond 6 / sqrt(size) once in 10^7."""
