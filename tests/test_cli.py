@@ -100,7 +100,7 @@ def test_calibrate_shows_tight_against_published() -> None:
     assert result.exit_code == 0, result.output
     (line,) = [line for line in result.stdout.splitlines() if line.startswith("noise on gradient")]
     assert line.split() == ["noise", "on", "gradient", "(laplace)", "4", "4000"]
-    assert "enforced by gossamer.problems.Problem.clipped_gradient_sum" in " ".join(result.stdout.split())
+    assert "enforced by gossamer.problems.Problem.clipped_data_gradient_sum" in " ".join(result.stdout.split())
 
 
 def test_calibrate_says_why_a_calibration_is_refused() -> None:

@@ -465,3 +465,19 @@ class TestWords:
         heuristic = Guarantee("heuristic", "", (Pure(1.0),), (0.0,), assumptions=(smooth,))
         assert heuristic.explain().endswith("  assumes: the loss is smooth (not enforced)")
         assert no_guarantee("x").explain() == "No privacy guarantee: x."
+
+
+def test_no_budget_covers_nothing():
+    promise = Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,))
+    for nothing in ([], 1.0, [1.0]):
+        with pytest.raises(PrivacyError, match="budget"):
+            promise.covers(nothing)
+
+
+@pytest.mark.parametrize(
+    "loss", [Pure(0.3), Gaussian(0.3), Concentrated(0.02), Approximate(0.3, 1e-7), BoundedRange((0.2,))]
+)
+def test_repeated_is_composition(loss):
+    closed, composed = loss.repeated(7), compose([loss] * 7)
+    assert type(closed) is type(composed)
+    assert closed.epsilon(1e-5) == pytest.approx(composed.epsilon(1e-5), rel=1e-12)

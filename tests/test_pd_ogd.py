@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from gossamer import (
     streams,
     topology,
 )
+from gossamer.core import Now
 from gossamer.privacy import FastNoise, Scale, Unit
 from tests import instances
 from tests.instances import QUIET
@@ -114,6 +116,62 @@ def test_messages_are_the_noised_step():
     assert isinstance(algorithm.scales_of("gradient")[0], Scale)
 
 
+def test_what_is_played_is_what_was_sent():
+    """Tight: the next decision is the last message, bit for bit. Nothing else is ever played."""
+    options = {"record": ("messages", "decisions"), "every": 1} | QUIET
+    run = simulate(make(budget=Budget(1.0)), streams.random_signs(4, 9, seed=0), 30, **options)
+    np.testing.assert_array_equal(run.transcript["decisions"][1:], run.transcript["messages"][:-1])
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.5])
+def test_everything_that_leaves_depends_on_gradient_plus_noise_only(l2):
+    """Shift the raw gradient one way and the noise the other: message and released fields stay as they are."""
+    problem = problems.Logistic(9, l2=l2, domain=sets.L2Ball(2.0))
+    learner = algorithms.pd_ogd(problem, RING, budget=Budget(1.0), clip=1.0).learner
+    rng = np.random.default_rng(0)
+    gradient, noise, shift, x = (jnp.asarray(rng.normal(size=9), jnp.float32) for _ in range(4))
+    state = learner.init(jnp.int32(0))._replace(x=x / 4, heard=x / 8)
+    said = []
+    for moved in (0.0, 1.0):
+        now = Now({"step": jnp.float32(0.1)}, {"gradient": noise - moved * shift}, {"gradient": jnp.float32(0)})
+        message, after = learner.speak(state._replace(gradient=gradient + moved * shift), now)
+        said.append([message, *(getattr(after, field) for field in sorted(learner.released))])
+    for one, other in zip(*said, strict=True):
+        assert_allclose(one, other, atol=1e-6)
+    now = Now({"step": jnp.float32(0.1)}, {"gradient": noise}, {"gradient": jnp.float32(0)})
+    assert not np.allclose(learner.speak(state._replace(gradient=gradient + shift), now)[0], said[0][0], atol=1e-3)
+
+
+def test_a_simulated_guarantee_says_so():
+    algorithm, stream = make(budget=Budget(1.0)), streams.random_signs(4, 9, seed=0)
+    assert simulate(algorithm, stream, 3, **QUIET).guarantee.sentence().endswith("; as if run with secure noise.")
+    several = simulate(algorithm, stream, 3, seeds=[1, 2], progress=False).guarantee.sentence()
+    assert several.endswith("; as if run with secure noise; each seed for itself.")
+
+
+@pytest.mark.parametrize(
+    ("noise", "epsilon"), [("laplace", 1.0), ("l2-laplace", 2.0), ("gaussian", 0.1), ("gaussian", 8.0)]
+)
+def test_a_secured_algorithm_keeps_its_budget(noise, epsilon):
+    budgets = [Budget(epsilon, 1e-6), Budget(2 * epsilon, 1e-5), Budget(epsilon, 1e-7), Budget(epsilon, 1e-6)]
+    secured = make(budget=budgets, noise=noise).secured()
+    assert secured.guarantee.covers(budgets)
+    assert 0 < secured.guarantee.sampler_error < 1e-12
+    assert all(scale.grid > 0 for scale in secured.scales["gradient"])
+
+
+def test_a_delta_that_the_sampler_alone_uses_up_is_refused():
+    with pytest.raises(PrivacyError, match="delta: got 1e-15; allowed: a larger delta for secure noise"):
+        make(budget=Budget(8.0, 1e-15), noise="gaussian").secured()
+
+
+def test_draws_with_one_name_are_refused():
+    algorithm = make(budget=Budget(1.0))
+    quiet = algorithm.learner.mechanism.at_scale(gradient=1e-9)
+    with pytest.raises(ConfigurationError, match="draws with different names"):
+        replace(algorithm, releases=(*algorithm.releases, quiet))
+
+
 def test_published_messages_are_noised_and_decisions_are_not():
     options = {"budget": Budget(1.0), "clip": 1.0, "step": 0.25, "horizon": 2, "calibration": "published"}
     algorithm = algorithms.pd_ogd(problems.Linear(3), topology.isolated(1), **options)
@@ -148,6 +206,7 @@ def test_default_step_knows_the_noise():
         ({"budget": Budget(1.0), "clip": None}, PrivacyError, "clip: got None"),
         ({"budget": Budget(1.0), "noise": "gaussian"}, PrivacyError, "delta: got 0.0; allowed: a positive delta"),
         ({"budget": Budget(1.0), "calibration": "published"}, PrivacyError, "horizon: got None"),
+        ({"budget": Budget(1e-320)}, PrivacyError, "scale of gradient: got inf"),
         ({"budget": 1.0}, PrivacyError, "budget: got 1.0; allowed: one Budget"),
         ({"budget": [Budget(1.0)] * 3}, PrivacyError, "budget: got 3 budgets"),
         ({"budget": Budget(1.0), "clip": 0.0}, ConfigurationError, "clip: got 0.0"),
@@ -164,6 +223,13 @@ def test_default_step_knows_the_noise():
 def test_bad_options_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         make(**options)
+
+
+def test_published_noise_does_not_cover_regularisation():
+    """l2 times a raw decision is in the gradient, and nothing clips it."""
+    problem = problems.LeastSquares(9, l2=0.1)
+    with pytest.raises(PrivacyError, match=r"l2: got 0\.1; allowed: 0 with calibration='published'"):
+        algorithms.pd_ogd(problem, RING, budget=Budget(1.0), clip=1.0, step=0.1, horizon=9, calibration="published")
 
 
 class Refusing(FastNoise):

@@ -712,7 +712,7 @@ def secured(**options):
 
 
 @pytest.mark.parametrize("law", ["laplace", "l2-laplace", "gaussian"])
-def test_a_secured_algorithm_runs_on_its_lattice_and_keeps_its_budget(law):
+def test_a_secured_algorithm_runs_on_its_lattice(law):
     algorithm = secured(noise=law)
     key = bytes(32)
     options = {"seed": 0, "record": ("messages",), "progress": False, "every": 1}
@@ -727,8 +727,18 @@ def test_a_secured_algorithm_runs_on_its_lattice_and_keeps_its_budget(law):
     steps = np.diff(np.concatenate([np.zeros((1, 2, 3)), messages.astype(float)]), axis=0) / -0.25
     grid = algorithm.scales["gradient"][0].grid
     np.testing.assert_allclose(steps[0], np.round(steps[0] / grid) * grid, atol=0)  # x starts at 0: exact
-    assert 0 < algorithm.guarantee.sampler_error < 1e-12
-    assert all(loss.epsilon(1e-5) <= 1.0 for loss in algorithm.releases[0].losses)
+    assert algorithm.guarantee.covers(Budget(1.0, 1e-5))
+
+
+def test_a_resumed_run_must_have_the_same_key(tmp_path):
+    """Other noise over the same data would be a second release of it."""
+    algorithm, stream = secured(), streams.random_signs(2, 3, seed=1)
+    make = {name: lambda seed, name=name: SecureNoise(bytes(32), name, "test") for name in ("a", "b")}
+    options = {"seed": 0, "progress": False, "checkpoint": tmp_path / "run"}
+    simulate(algorithm, stream, 5, noise=make["a"], **options)
+    simulate(algorithm, stream, 7, noise=make["a"], **options)
+    with pytest.raises(ConfigurationError, match="keys"):
+        simulate(algorithm, stream, 9, noise=make["b"], **options)
 
 
 def test_an_algorithm_that_is_not_on_a_lattice_is_refused_secure_noise():

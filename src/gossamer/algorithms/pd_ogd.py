@@ -74,8 +74,8 @@ class GradientDescent(Learner):
         return state.x
 
     def learn(self, state: State, block: Block, now: Now) -> State:
-        """The clipped gradient at the decision that was played."""
-        return state._replace(gradient=self.problem.clipped_gradient_sum(state.x, block, self.clip))
+        """The clipped gradient at the decision that was played; l2 is no data, and comes after the noise."""
+        return state._replace(gradient=self.problem.clipped_data_gradient_sum(state.x, block, self.clip))
 
     def listen(self, state: State, heard: jax.Array) -> State:
         """sum_j P_ij of what was said."""
@@ -91,7 +91,8 @@ class TightOGD(GradientDescent):
     def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
         """x_i(t+1) from the noised gradient."""
         noised, private = self.mechanism.release(state.private, state.gradient, now.noise, now.grid)
-        x = self.problem.domain.project(state.heard - now.public["step"] * noised)
+        gradient = self.problem.add_l2(noised, state.x)
+        x = self.problem.domain.project(state.heard - now.public["step"] * gradient)
         return x, state._replace(x=x, private=private)
 
 
@@ -185,6 +186,9 @@ def _published(
     """As printed: Lap(2 G sqrt(d) / (epsilon / T)), times the step."""
     if horizon is None:
         raise PrivacyError.of("horizon", None, "a number of steps", "the published noise shares a budget among them")
+    if problem.l2:
+        hint = "decisions are raw here, and l2 times a raw decision would move messages beyond the clip"
+        raise PrivacyError.of("l2", problem.l2, "0 with calibration='published'", hint)
     if noise != "laplace":
         raise ConfigurationError("noise", noise, "'laplace' with calibration='published'", "the paper has no other")
     mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient", touches=horizon)
@@ -192,7 +196,7 @@ def _published(
     return mechanism.calibrate(printed, budgets)
 
 
-CLIPPED = "gossamer.problems.Problem.clipped_gradient_sum"
+CLIPPED = "gossamer.problems.Problem.clipped_data_gradient_sum"
 
 
 def _proven(clip: Clip, release: Calibrated[Independent]) -> Guarantee:

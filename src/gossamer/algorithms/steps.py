@@ -62,8 +62,8 @@ def noisy_step_rate(problem: Problem, step: float | Rate | None, clip: Clip, rel
     if step is not None:
         return exact
     bound = problem.domain.diameter / exact.scale
-    scales = [scale.value for (each,) in [release.scales.values()] for scale in each]
-    mean = sum(scale**2 for scale in scales) / len(scales)
+    (scales,) = release.scales.values()
+    mean = sum(scale.value**2 for scale in scales) / len(scales)
     (spec,) = release.mechanism.noise("speak").values()
     return Rate(problem.domain.diameter / math.sqrt(bound**2 + mean * noise_energy(spec)))
 

@@ -17,6 +17,7 @@ from gossamer.cli.show import say, show
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, GossamerError
 from gossamer.privacy import OBSERVERS, Budget
+from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
 
 
@@ -71,8 +72,8 @@ def comparison(algorithms: dict[str, Algorithm]) -> Table:
     """
     promises = [algorithm.guarantee for algorithm in algorithms.values()]
     rows = [
-        ("epsilon", *(f"{promise.epsilon:.4g}" for promise in promises)),
-        ("delta", *(f"{promise.delta:.3g}" for promise in promises)),
+        ("epsilon", *(rounded_up(promise.epsilon) for promise in promises)),
+        ("delta", *(rounded_up(promise.delta) for promise in promises)),
         ("basis", *(promise.basis for promise in promises)),
         ("unit", *(str(promise.unit) for promise in promises)),
         ("observer", *(f"{promise.observer}: {OBSERVERS[promise.observer]}" for promise in promises)),
@@ -100,7 +101,9 @@ def _build(
     problem = problems.Logistic(dim, feature_bound=1.0, domain=sets.L2Ball(1.0))
     network = topology.ring(learners, weights="lazy") if entry.network == "graph" else learners
     section = Section("calibrate --option", dict(map(_parse, options)))
-    section.expect([entry.make], supplied=["problem", "topology", "learners", "calibration", *settings])
+    section.expect(
+        [entry.make], supplied=["problem", "topology", "learners", "calibration", *settings], by="another option"
+    )
     supplied = settings | {"problem": problem, "topology": network, "learners": network, "calibration": kind}
     try:
         built: Algorithm = section.call(entry.make, supplied)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import Algorithm, Budget, Rate, algorithms, data, simulate, streams, topology
+from gossamer.privacy.guarantee import rounded_up
 from gossamer.problems import Softmax
 from gossamer.reports import Network, Report, Table, summarize
 from gossamer.reports.summary import percent
@@ -89,7 +90,7 @@ def play(steps: int = STEPS) -> Demo:
     runs = {label: _simulate(each, digits.stream, steps) for label, each in contestants.items()}
     scores = {label: _test_accuracy(contestants[label], run, digits) for label, run in runs.items()}
     records = [promise.epsilon for label in PRIVATE if (promise := runs[label].guarantee.per_record())]
-    privacy = PRIVACY.format(occurrences=digits.stream.occurrences, records=" and ".join(f"{e:.0f}" for e in records))
+    privacy = PRIVACY.format(occurrences=digits.stream.occurrences, records=" and ".join(map(rounded_up, records)))
     report = Report(
         title="Learning together what nobody sees alone",
         introduction=INTRODUCTION,

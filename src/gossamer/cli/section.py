@@ -67,13 +67,19 @@ class Section:
             raise ConfigurationError(f"{self.name} {key}", shown, allowed, nearest(str(given), options))
         return options[given]
 
-    def expect(self, makers: Iterable[Maker], extra: Iterable[str] = (), supplied: Collection[str] = ()) -> None:
-        """Refuse keys that none of these functions takes, or that the network supplies."""
+    def expect(
+        self,
+        makers: Iterable[Maker],
+        extra: Iterable[str] = (),
+        supplied: Collection[str] = (),
+        by: str = "[topology]",
+    ) -> None:
+        """Refuse keys that none of these functions takes, or that are supplied by something else."""
         taken = [key for maker in makers for key in keys_of(maker)]
         allowed = [key for key in dict.fromkeys([*extra, *taken]) if key not in supplied]
         for key, value in self.table.items():
             if key not in allowed:
-                hint = f"[topology] settles {key}" if key in supplied else nearest(key, allowed)
+                hint = f"{by} settles {key}" if key in supplied else nearest(key, allowed)
                 raise ConfigurationError(f"{self.name} {key}", value, f"the keys {', '.join(allowed)}", hint)
 
     def call(

@@ -13,7 +13,7 @@ from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, Mechanism
-from gossamer.privacy import Guarantee, Scale
+from gossamer.privacy import Guarantee, Scale, Unit
 from gossamer.problems import Problem
 from gossamer.topology import Gossip, Mixing, Topology
 
@@ -75,7 +75,14 @@ class Algorithm:
     def __post_init__(self) -> None:
         if (self.server is None) == isinstance(self.topology, Federation):
             raise ConfigurationError("topology", self.topology, "a Federation exactly when there is a server")
-        declared = set(self.learner.noise) | set(self.server.noise if self.server else ())
+        drawn = [*self.learner.noise, *(self.server.noise if self.server else ())]
+        scaled = [name for release in self.releases for name in release.scales]
+        for names in (drawn, scaled):
+            if len(set(names)) < len(names):
+                raise ConfigurationError(
+                    "releases", names, "draws with different names: each has one scale and one use"
+                )
+        declared = set(drawn)
         if declared != set(self.scales):
             raise ConfigurationError("releases", sorted(self.scales), f"a scale for each draw of {sorted(declared)}")
         for name in declared:
@@ -107,13 +114,17 @@ class Algorithm:
         >>> secured.scales["gradient"][0].grid, 0 < secured.guarantee.delta < 1e-13
         (3.0517578125e-05, True)
         """
-        releases = tuple(release.on_lattice() for release in self.releases)
-        error = sum(release.sampler_error() for release in releases)
+        error = sum(release.on_lattice().sampler_error() for release in self.releases)
+        # One sample of one learner touches that learner's draws; any other unit may touch those of all.
+        error *= 1 if self.guarantee.unit is Unit.SAMPLE else self.learners
         if error >= 1:
             raise PrivacyError.of(
                 "horizon", self.guarantee.horizon, "a number of steps", "with it the error of all draws has a bound"
             )
-        return replace(self, releases=releases, guarantee=self.guarantee.with_sampler_error(error))
+        guarantee, releases = self.guarantee, [release.keeping_back(error).on_lattice() for release in self.releases]
+        if len(releases) == 1:
+            guarantee = replace(guarantee, losses=releases[0].losses, deltas=releases[0].deltas)
+        return replace(self, releases=tuple(releases), guarantee=guarantee.with_sampler_error(error))
 
     def describe(self) -> str:
         """Name, network, parameters, noise and guarantee, one per line.

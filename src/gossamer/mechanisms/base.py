@@ -30,6 +30,7 @@ from gossamer.privacy import (
     Sensitivity,
     UsedIn,
     accounting,
+    budgets_of,
 )
 
 AdditiveLaw = Literal["laplace", "l2-laplace", "gaussian"]
@@ -38,6 +39,7 @@ State = Any
 Noise = Mapping[str, jax.Array]
 Grid = Mapping[str, jax.Array]
 
+_LEAST, _MOST = 1e-30, 1e30  # scales within which float32 has its digits, lattices included
 _NUDGE = 1 + 2.0**-40  # scales are rounded up, so that the guarantee never exceeds the budget by a rounding
 
 
@@ -57,8 +59,10 @@ class Mechanism(ABC):
     name: str = "noise"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.shape, tuple):
+            raise ConfigurationError("shape", self.shape, "a tuple of whole numbers", "try shape=(10,)")
         if self.horizon is not None:
-            check_count("horizon", self.horizon)
+            object.__setattr__(self, "horizon", check_count("horizon", self.horizon))
 
     @property
     @abstractmethod
@@ -93,8 +97,13 @@ class Mechanism(ABC):
         """Scales for one budget, or for one budget per learner."""
         if not isinstance(sensitivity, Sensitivity):
             raise PrivacyError.of("sensitivity", sensitivity, "a Sensitivity", "a clip gives one: Clip(l2=1.0)...")
-        budgets = (budget,) if isinstance(budget, Budget) else tuple(budget)
+        budgets = budgets_of(budget)
         each = [self.scales(sensitivity, one) for one in budgets]
+        for name, scale in ((name, one[name]) for one in each for name in one):
+            if scale and not _LEAST <= scale <= _MOST:
+                raise PrivacyError.of(
+                    f"scale of {name}", scale, f"{_LEAST:g} to {_MOST:g}, for float32", "change the clip"
+                )
         scales = {name: tuple(Scale(one[name] * _NUDGE) for one in each) for name in self.laws()}
         calibrated = Calibrated(self, sensitivity, scales)
         pure = [isinstance(loss, Pure) for loss in calibrated.losses]
@@ -192,6 +201,18 @@ class Calibrated(Generic[M_co]):
         each = [self._lattice_scales(learner) for learner in learners]
         return replace(self, scales={name: tuple(one[name] for one in each) for name in self.scales})
 
+    def keeping_back(self, error: float) -> Calibrated[M_co]:
+        """The same with so much more noise that a sampler's error fits into each delta; pure losses stay."""
+        if not any(self.deltas):
+            return self
+        epsilons = [loss.epsilon(delta) for loss, delta in zip(self.losses, self.deltas, strict=True)]
+        left = [d - accounting.sampler_share(error, e) for e, d in zip(epsilons, self.deltas, strict=True)]
+        if min(left) <= 0:
+            hint = f"the sampler's error alone is {error:.1g}, and counts 1 + e^epsilon times"
+            raise PrivacyError.of("delta", min(self.deltas), "a larger delta for secure noise", hint)
+        assert self.sensitivity is not None
+        return self.mechanism.calibrate(self.sensitivity, [Budget(e, d) for e, d in zip(epsilons, left, strict=True)])
+
     def sampler_error(self) -> float:
         """How far secure draws that one unit touches are from their law at most, in total variation: the worst learner.
 
@@ -214,9 +235,11 @@ class Calibrated(Generic[M_co]):
         assert exact is not None
         grown = self.mechanism.rounded(exact, grid).of(order) / exact.of(order)
         if grown > 2:
+            size, share = math.prod(self.mechanism.shape), exact.of(order) / max(values.values())
             raise PrivacyError(
-                f"lattice: in {math.prod(self.mechanism.shape):,} dimensions rounding moves a value more than the data "
-                f"do. Use Gaussian noise, whose sensitivity grows with the square root of the dimension only."
+                f"lattice: rounding {size:,} numbers to 2^-{LATTICE_BITS[max(laws.values())]} of the noise moves them "
+                f"farther than the data do, which is {share:.1g} of it. Use a larger epsilon, or Gaussian noise, whose "
+                f"rounding grows with the square root of the dimension only."
             )
         return {name: Scale(math.ceil(value * grown / grid) * grid, grid) for name, value in values.items()}
 

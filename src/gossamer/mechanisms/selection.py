@@ -106,7 +106,7 @@ class Selection(Mechanism):
         if position == 0:
             return Pure(0.0)
         moved, scale = self._moved(sensitivity), scales[self.name]
-        return self._compose(moved / scale if scale else (math.inf if moved else 0.0), self._touched(position))
+        return self._compose(moved / scale if scale else (math.inf if moved else 0.0), self.touched(position))
 
     def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
         """2 D / epsilon, or D / epsilon for monotone scores, with the epsilon of one selection."""
@@ -116,7 +116,8 @@ class Selection(Mechanism):
         """How far one unit moves the difference between two scores at most."""
         return (1 if self.monotone else 2) * sensitivity.of(self.order)
 
-    def _touched(self, position: int | None) -> int:
+    def touched(self, position: int | None) -> int:
+        """The draws of the selections that a unit enters."""
         return min(bound for bound in (self.touches, position, self.horizon) if bound is not None)
 
     @abstractmethod
@@ -125,7 +126,7 @@ class Selection(Mechanism):
 
     def _share(self, budget: Budget) -> float:
         """The largest epsilon of one selection with which all that one unit touches stay within the budget."""
-        return budget.epsilon / self._touched(None)
+        return budget.epsilon / self.touched(None)
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class ExponentialMechanism(Selection):
     def _share(self, budget: Budget) -> float:
         if budget.delta == 0:
             return super()._share(budget)
-        count, delta = self._touched(None), budget.delta
+        count, delta = self.touched(None), budget.delta
         return accounting.largest_within(
             lambda each: accounting.bounded_range_epsilon((each,) * count, delta), budget.epsilon
         )

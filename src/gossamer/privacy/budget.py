@@ -39,8 +39,8 @@ class Budget:
         return f"epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else "")
 
 
-def budgets_of(budget: Budget | Sequence[Budget], learners: int) -> tuple[Budget, ...]:
-    """One budget that holds for every learner, or one for each.
+def budgets_of(budget: Budget | Sequence[Budget], learners: int | None = None) -> tuple[Budget, ...]:
+    """One budget that holds for every learner, or one for each, where it is known how many there are.
 
     >>> budgets_of([Budget(1.0), Budget(2.0)], learners=3)
     Traceback (most recent call last):
@@ -49,10 +49,12 @@ def budgets_of(budget: Budget | Sequence[Budget], learners: int) -> tuple[Budget
     """
     if isinstance(budget, Budget):
         return (budget,)
-    allowed = f"one Budget, or one for each of {learners} learners"
-    if not isinstance(budget, Sequence) or not all(isinstance(one, Budget) for one in budget):
+    allowed = (
+        f"one Budget, or one for each of {learners} learners" if learners else "one Budget, or one for each learner"
+    )
+    if not isinstance(budget, Sequence) or not budget or not all(isinstance(one, Budget) for one in budget):
         raise PrivacyError.of("budget", budget, allowed, "try Budget(epsilon=1.0, delta=1e-5)")
-    if len(budget) != learners:
+    if learners is not None and len(budget) != learners:
         raise PrivacyError(f"budget: got {len(budget)} budgets; allowed: {allowed}.")
     return tuple(budget)
 

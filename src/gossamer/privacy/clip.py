@@ -22,8 +22,8 @@ _ROUNDING = 2.0**-24  # float32: the relative error of one addition
 class Sensitivity:
     """How far the unit of privacy can move a released value, in two norms.
 
-    >>> Sensitivity(l1=4.0, l2=2.0).stacked(9)
-    Sensitivity(l1=36.0, l2=6.0)
+    >>> Sensitivity(l1=4.0, l2=2.0).of(order=1)
+    4.0
     """
 
     l1: float
@@ -40,14 +40,6 @@ class Sensitivity:
     def of(self, order: Literal[1, 2]) -> float:
         """The bound in this norm."""
         return self.l1 if order == 1 else self.l2
-
-    def stacked(self, copies: int) -> Sensitivity:
-        """When as many values move at once, each by this much."""
-        return Sensitivity(copies * self.l1, math.sqrt(copies) * self.l2)
-
-    def scaled(self, l1: float, l2: float) -> Sensitivity:
-        """After a linear map with these operator norms."""
-        return Sensitivity(l1 * self.l1, l2 * self.l2)
 
 
 @dataclass(frozen=True)
@@ -76,14 +68,16 @@ class Clip:
         name = "l2" if self.l1 is None else "l1"
         given = getattr(self, name)
         if self.blocks is None:
-            object.__setattr__(self, name, check_positive(f"clip {name}", given))
+            object.__setattr__(self, name, _bound(name, given))
             return
+        if not isinstance(self.blocks, Sequence):
+            raise ConfigurationError("clip blocks", self.blocks, "a list of sizes", "try blocks=(3, 2)")
         sizes = tuple(check_count("clip blocks", size) for size in self.blocks)
-        bounds = tuple(given) if isinstance(given, Sequence) else (given,)
+        bounds = tuple(np.atleast_1d(given).tolist())
         if len(bounds) != len(sizes):
             raise ConfigurationError(f"clip {name}", given, f"one bound for each of the {len(sizes)} blocks")
         object.__setattr__(self, "blocks", sizes)
-        object.__setattr__(self, name, tuple(check_positive(f"clip {name}", bound) for bound in bounds))
+        object.__setattr__(self, name, tuple(_bound(name, bound) for bound in bounds))
 
     @classmethod
     def of(cls, given: float | Clip | None) -> Clip:
@@ -158,3 +152,10 @@ class Clip:
         self.check_dim(dim)
         root = np.sqrt(sizes) if self.order == 2 else 1.0
         return Sensitivity(l1=share * float(np.sum(bounds * root)), l2=share * self.norm)
+
+
+def _bound(name: str, given: Any) -> float:
+    bound = check_positive(f"clip {name}", given)
+    if not 1e-30 <= bound <= 1e30:
+        raise ConfigurationError(f"clip {name}", given, "1e-30 to 1e30, where float32 has its digits")
+    return bound

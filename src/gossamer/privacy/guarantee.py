@@ -12,8 +12,9 @@ from typing import Any, Literal, get_args
 
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.privacy import accounting
 from gossamer.privacy.budget import Budget, as_float, budgets_of
-from gossamer.privacy.loss import Loss, compose, worst
+from gossamer.privacy.loss import Loss, worst
 
 Basis = Literal["proven", "published", "heuristic", "none"]
 """Why a guarantee is believed: a proof whose every assumption code enforces; a paper's noise as printed; a proof with
@@ -134,17 +135,10 @@ class Guarantee:
     def sampler_share(self, epsilon: float) -> float:
         """What inexact noise adds to delta where epsilon is stated: (1 + e^epsilon) times its distance.
 
-        *Proof.* Let M be the mechanism in which the draws that one unit touches are exact and all others as sampled.
-        The proof of (epsilon, delta) conditions on the others, whose law is the same under both neighbours, so it holds
-        for M. The mechanism as it runs, M', is for every input within tau of M in total variation, and
-
-            P(M'(D) in S) <= P(M(D) in S) + tau <= e^epsilon P(M(D') in S) + delta + tau
-                          <= e^epsilon (P(M'(D') in S) + tau) + delta + tau.
-
         >>> no_guarantee("an example").with_sampler_error(1e-9).sampler_share(0.0)
         2e-09
         """
-        return self.sampler_error * (1 + math.exp(min(epsilon, 700.0))) if self.sampler_error else 0.0
+        return accounting.sampler_share(self.sampler_error, epsilon)
 
     def covers(self, budget: Budget | Sequence[Budget]) -> bool:
         """Whether every learner's loss stays within this budget, or within its own where there is one for each.
@@ -159,7 +153,7 @@ class Guarantee:
         """
         if not self.losses:
             return False
-        budgets = (budget,) if isinstance(budget, Budget) else tuple(budget)
+        budgets = budgets_of(budget)
         if 1 in (len(self.losses), len(budgets)):
             return all(self._within(loss, one) for loss in self.losses for one in budgets)
         return all(map(self._within, self.losses, budgets_of(budgets, len(self.losses))))
@@ -167,6 +161,14 @@ class Guarantee:
     def _within(self, loss: Loss, budget: Budget) -> bool:
         left = budget.delta - self.sampler_share(budget.epsilon)
         return left >= 0 and loss.epsilon(left) <= budget.epsilon
+
+    def because(self, reason: str) -> Guarantee:
+        """The same with one more thing to say about it.
+
+        >>> no_guarantee("messages are raw").because("as if").reason
+        'messages are raw; as if'
+        """
+        return replace(self, reason="; ".join(filter(None, (self.reason, reason))))
 
     def for_stream(self, occurrences: int | None) -> Guarantee:
         """The same for a stream in which one record occurs so often at most."""
@@ -188,7 +190,7 @@ class Guarantee:
         if not self.losses or self.per == "record":
             return self
         one = worst(self.losses)
-        every = compose([one] * times) if self.repeats == "compose" else one.group(times)
+        every = one.repeated(times) if self.repeats == "compose" else one.group(times)
         spare = max(0.0, *(delta - loss.least_delta for loss, delta in zip(self.losses, self.deltas, strict=True)))
         return replace(
             self,
@@ -245,7 +247,7 @@ class Guarantee:
           assumes: every gradient has norm at most 1 (enforced by Clip)
           proof: docs/noise.md
         """
-        inexact = f"noise is within {_up(self.sampler_error)} of its law in total variation (counted in delta)"
+        inexact = f"noise is within {rounded_up(self.sampler_error)} of its law in total variation (counted in delta)"
         assumed = [*map(str, self.assumptions), *([inexact] if self.sampler_error else [])]
         proof = [f"  proof: {self.proof}"] if self.proof else []
         return "\n".join([self.sentence(), *(f"  assumes: {one}" for one in assumed), *proof])
@@ -301,12 +303,16 @@ def _checked_delta(given: float) -> float:
 
 
 def _range(values: Sequence[float]) -> str:
-    low, high = _up(min(values)), _up(max(values))
+    low, high = rounded_up(min(values)), rounded_up(max(values))
     return low if low == high else f"{low} to {high}"
 
 
-def _up(value: float) -> str:
-    """Four digits, rounded up, but not for the last bits of a calibration."""
+def rounded_up(value: float) -> str:
+    """Four digits, rounded up, but not for the last bits of a calibration.
+
+    >>> rounded_up(1.00049), rounded_up(1 + 1e-12)
+    ('1.001', '1')
+    """
     if value in (0, math.inf):
         return "infinity" if value else "0"
     four = Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(value * (1 - 1e-9))

@@ -48,6 +48,10 @@ class Loss(ABC):
         """The same as a loss to which others can be added."""
         raise PrivacyError.of("loss", self, "a kind that composes with others: " + ", ".join(_KINDS.values()))
 
+    def repeated(self, times: int) -> Loss:
+        """The loss of so many releases, each of which costs this much."""
+        return compose([self] * times)
+
     def to_json(self) -> dict[str, Any]:
         """Kind and numbers."""
         return {"kind": _KINDS[type(self)]} | {name: _written(value) for name, value in asdict(self).items()}
@@ -79,6 +83,10 @@ class Pure(Loss):
         """The same at every delta."""
         return self.value
 
+    def repeated(self, times: int) -> Loss:
+        """Epsilon adds up."""
+        return Pure(times * self.value)
+
     def group(self, size: int) -> Loss:
         """Epsilon adds up."""
         return Pure(size * self.value)
@@ -102,6 +110,10 @@ class Gaussian(Loss):
         """By the exact curve of the Gaussian mechanism."""
         return accounting.gaussian_epsilon(self.mu, delta)
 
+    def repeated(self, times: int) -> Loss:
+        """Mu grows with the root."""
+        return Gaussian(math.sqrt(times) * self.mu)
+
     def group(self, size: int) -> Loss:
         """Mu adds up."""
         return Gaussian(size * self.mu)
@@ -124,6 +136,10 @@ class Concentrated(Loss):
     def epsilon(self, delta: float) -> float:
         """Through the Renyi divergences."""
         return accounting.zcdp_epsilon(self.rho, delta)
+
+    def repeated(self, times: int) -> Loss:
+        """Rho adds up."""
+        return Concentrated(times * self.rho)
 
     def group(self, size: int) -> Loss:
         """Rho grows with the square (Bun and Steinke 2016)."""
@@ -177,6 +193,10 @@ class Approximate(Loss):
     def epsilon(self, delta: float) -> float:
         """Epsilon where delta is at least the known one."""
         return self.value if delta >= self.delta else math.inf
+
+    def repeated(self, times: int) -> Loss:
+        """Both add up."""
+        return Approximate(times * self.value, min(1.0, times * self.delta))
 
     def group(self, size: int) -> Approximate:
         """Epsilon adds up, and delta grows by 1 + e^epsilon + ... + e^((size-1) epsilon)."""

@@ -66,6 +66,11 @@ class SecureNoise:
                 raise PrivacyError.of(name, getattr(self, name), "bytes or text, not empty")
         object.__setattr__(self, "_root", subkey(key, self.run_id, self.config_digest))
 
+    @property
+    def fingerprint(self) -> str:
+        """Tells whether two sources are of the same key, run and configuration; gives no draw away."""
+        return subkey(self._root, "fingerprint").hex()[:32]
+
     @staticmethod
     def new_key() -> bytes:
         """32 bytes from the operating system's generator.

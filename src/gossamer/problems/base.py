@@ -97,7 +97,15 @@ class Problem(ABC):
         return data + self.l2 / 2 * jnp.vdot(decision, decision) if self.l2 else data
 
     def clipped_gradient_sum(self, decision: jax.Array, block: Block, clip: float | Clip | None) -> jax.Array:
-        """The sum over rows of the data term's gradients, each clipped; l2 is added after.
+        """The sum over rows of the data term's gradients, each clipped; l2 is added after."""
+        return self.add_l2(self.clipped_data_gradient_sum(decision, block, clip), decision, block.x.shape[0])
+
+    def add_l2(self, gradient: jax.Array, decision: jax.Array, rows: int = 1) -> jax.Array:
+        """A sum of gradients of so many samples with the regularisation's added, which knows no data."""
+        return gradient + rows * self.l2 * decision if self.l2 else gradient
+
+    def clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | Clip | None) -> jax.Array:
+        """The sum over rows of the data term's gradients, each clipped, without l2: what a mechanism releases.
 
         A row whose gradient overflows contributes nothing, so that one row never moves the sum by more than twice the
         clip, whatever finite numbers it holds. `Clip.sensitivity` says so in numbers.
@@ -105,8 +113,7 @@ class Problem(ABC):
         clip = check_clip(clip)
         if clip is not None:
             clip.check_dim(self.dim)
-        data = self._clipped_data_gradient_sum(decision, block, clip)
-        return data + block.x.shape[0] * self.l2 * decision if self.l2 else data
+        return self._clipped_data_gradient_sum(decision, block, clip)
 
     @abstractmethod
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:

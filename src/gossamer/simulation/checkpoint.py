@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Federation
 from gossamer.errors import ConfigurationError
+from gossamer.privacy import SecureNoise
 from gossamer.simulation.engine import Program, World
+from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.tally import Tally
 from gossamer.streams import LiveStream, Stream
 
@@ -33,14 +35,13 @@ class Progress(NamedTuple):
     tally: Tally
 
 
-def identity(
-    algorithm: Algorithm, stream: Stream, program: Program, seeds: list[int], noise: Callable[..., Any]
-) -> dict[str, Any]:
+def identity(feeder: Feeder, program: Program, seeds: list[int], noise: Callable[..., Any]) -> dict[str, Any]:
     """What a resumed run must have in common with the interrupted one.
 
     To continue with other data, other noise or another algorithm would give a result that no run gives, and use the
     same noise over different data.
     """
+    algorithm, stream = feeder.algorithm, feeder.stream
     return {
         "algorithm": algorithm.describe(),
         "stream": stream.description,
@@ -48,6 +49,7 @@ def identity(
         "measure": program.measure,
         "record": list(program.record),
         "noise": getattr(noise, "__qualname__", repr(noise)),
+        "keys": [source.fingerprint for source in feeder.sources if isinstance(source, SecureNoise)],
         "digest": _digest(algorithm, stream, program),
     }
 

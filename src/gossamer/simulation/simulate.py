@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gossamer.checks import check_count, check_seed
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, PrivacyError
-from gossamer.privacy import FastNoise, NoiseSource, Unit
+from gossamer.privacy import FastNoise, Guarantee, NoiseSource, SecureNoise, Unit
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
 from gossamer.simulation import engine
@@ -87,7 +87,7 @@ def simulate(
     program = Program.of(algorithm, stream.shared, measure, tuple(record))
     keeper = _Keeper()
     if checkpoint is not None:
-        keeper = _Keeper(Path(checkpoint), checkpoints.identity(algorithm, stream, program, chosen, noise))
+        keeper = _Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, noise))
     exchanges = algorithm.schedule.exchanges(steps)
     done = keeper.resume(_fresh(program, len(chosen)), every, exchanges)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
@@ -96,10 +96,20 @@ def simulate(
     with _bar(progress, algorithm.name, exchanges, done.exchanges) as advance:
         done = _play_all(feeder, program, plan, done, debug, keeper, advance)
     last = _play_rest(feeder, program, steps, done)
-    run = report(algorithm, algorithm.guarantee.for_stream(stream.occurrences), program, done.tally, last)
+    run = report(algorithm, _promise(feeder), program, done.tally, last)
     single = seeds is None
     run = replace(run, seed=chosen[0] if single else chosen, wall_time=time.perf_counter() - begun)
     return without_seed_axis(run) if single else run
+
+
+def _promise(feeder: Feeder) -> Guarantee:
+    """The guarantee of this run: of this stream, of this noise, and of one seed."""
+    promise = feeder.algorithm.guarantee.for_stream(feeder.stream.occurrences)
+    if promise.basis == "none":
+        return promise
+    if not all(isinstance(source, SecureNoise) for source in feeder.sources):
+        promise = promise.because("as if run with secure noise")
+    return promise.because("each seed for itself") if len(feeder.sources) > 1 else promise
 
 
 class _Played(NamedTuple):
