@@ -22,7 +22,7 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading == "workload" else "right")
     for workload in (gossip_logreg(), federated_logreg(), letter_size()):
         table.add_row(workload.name, *measure(workload))
-    console = Console()
+    console = Console(width=120)
     console.print(table)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     console.print(f"Peak memory of this process, all data included: {peak:.0f} MB.")

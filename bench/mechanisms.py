@@ -94,7 +94,7 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading == "mechanism" else "right")
     for row in noise_rows():
         table.add_row(*row)
-    Console().print(table)
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":
