@@ -6,15 +6,13 @@ A step is a draw on the host (`FastNoise`) and a compiled release. Independent G
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-from rich.console import Console
-from rich.table import Table
 
+from bench.tools import print_table, seconds
 from gossamer import FastNoise
 from gossamer.mechanisms import Additive, Factorized, Independent, TreeSum
 from gossamer.privacy import Scale
@@ -82,19 +80,9 @@ def span(times: list[float]) -> str:
     return f"{statistics.median(times):.2f} ({min(times):.2f} - {max(times):.2f})"
 
 
-def seconds(run: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    run()
-    return time.perf_counter() - begun
-
-
 def main() -> None:
-    table = Table(title=f"Noise and release, d = {DIM:,}: medians of interleaved repeats, with their range")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading == "mechanism" else "right")
-    for row in noise_rows():
-        table.add_row(*row)
-    Console(width=120).print(table)
+    title = f"Noise and release, d = {DIM:,}: medians of interleaved repeats, with their range"
+    print_table(title, HEADINGS, noise_rows())
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from bench.tools import print_table, seconds
 from gossamer.privacy import FastNoise, NoiseSpec, Scale
 from gossamer.privacy.keystream import Keystream
 from gossamer.privacy.noise import Law, NoiseSource
@@ -92,23 +91,13 @@ def rows(repeats: int = REPEATS) -> list[list[str]]:
         case.call()  # tables and caches
     for _ in range(repeats):
         for case, each in zip(measured, times, strict=True):
-            each.append(seconds(case.call))
+            each.append(seconds(case.call, clock=time.thread_time))
     return [case.row(each) for case, each in zip(measured, times, strict=True)]
 
 
-def seconds(call: Callable[[], object]) -> float:
-    begun = time.thread_time()
-    call()
-    return time.thread_time() - begun
-
-
 def main() -> None:
-    table = Table(title="Secure noise on one core: medians of interleaved repeats, with the range over the repeats")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="left" if heading == "noise" else "right")
-    for row in rows():
-        table.add_row(*row)
-    Console(width=120).print(table)
+    title = "Secure noise on one core: medians of interleaved repeats, with the range over the repeats"
+    print_table(title, HEADINGS, rows())
 
 
 if __name__ == "__main__":
