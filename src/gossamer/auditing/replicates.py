@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from gossamer.core import Algorithm
 from gossamer.mechanisms import Calibrated, Mechanism
 from gossamer.privacy import NoiseSource, NoiseSpec, Observer, Scale
 from gossamer.simulation import engine
-from gossamer.simulation.engine import Inputs, Program, World
+from gossamer.simulation.engine import Inputs, Program
 from gossamer.simulation.feeding import Chunk, Feeder
 from gossamer.streams import Stream
 
@@ -104,7 +103,7 @@ class AlgorithmRunner:
 
     def __call__(self, side: Side, number: int, size: int) -> View:
         """What the observer sees of batch `number`."""
-        worlds = _repeated(engine.start(self.program), size)
+        worlds = engine.start_many(self.program, size)
         shown = []
         for chunk, data in zip(self.plan, self.inputs[side], strict=True):
             inputs = self._with_draws(data, f"{side}/{number}/", chunk, size)
@@ -205,8 +204,3 @@ def _whole_segments(algorithm: Algorithm, steps: int) -> Iterator[Chunk]:
         yield Chunk(origin, exchanges, 0, exchanges, block, step)
         origin += exchanges
         step += exchanges * block
-
-
-def _repeated(world: World, size: int) -> World:
-    worlds: World = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], size, axis=0), world)
-    return worlds

@@ -133,6 +133,12 @@ def start(program: Program) -> World:
     return World(learners, program.server.init() if program.server else ())
 
 
+def start_many(program: Program, copies: int) -> World:
+    """The same for several seeds, or replicates: axes (copy, learner, ...)."""
+    worlds: World = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], copies, axis=0), start(program))
+    return worlds
+
+
 def decisions(program: Program, world: World, inputs: Inputs) -> jax.Array:
     """What every learner plays: axes (learner, coordinate)."""
     now = now_for("decide", program.learner.noise, inputs)

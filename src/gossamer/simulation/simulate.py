@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -89,7 +88,7 @@ def simulate(
     if checkpoint is not None:
         keeper = _Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, noise))
     exchanges = algorithm.schedule.exchanges(steps)
-    done = keeper.resume(_fresh(program, len(chosen)), every, exchanges)
+    done = keeper.resume(engine.start_many(program, len(chosen)), every, exchanges)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
     length = chunk or chunk_length(algorithm, feeder.sources, block)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
@@ -206,12 +205,6 @@ class _Keeper:
         if self.path and (now or time.monotonic() - self.written > _CHECKPOINT_SECONDS):
             checkpoints.write(self.path, self.identity, progress)
             self.written = time.monotonic()
-
-
-def _fresh(program: Program, seeds: int) -> World:
-    world = engine.start(program)
-    worlds: World = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], seeds, axis=0), world)
-    return worlds
 
 
 def _seeds(seed: int | None, seeds: Sequence[int] | None) -> list[int]:

@@ -13,11 +13,10 @@ from gossamer.auditing.audit import Audit, audit, audit_release
 from gossamer.auditing.views import Statistic
 from gossamer.core import Algorithm
 from gossamer.mechanisms import Calibrated, Mechanism
-from gossamer.privacy import FastNoise, NoiseSource, Observer
+from gossamer.privacy import Observer
 from gossamer.streams import ArrayStream, Stream
 
 Kind = Literal["sharp", "realistic", "flaw"]
-MakesNoise = Callable[[int], NoiseSource]
 
 
 @dataclass(frozen=True)
@@ -50,19 +49,10 @@ class Case:
         """The laws of its draws."""
         return _laws(release.mechanism for release in self.algorithm.releases)
 
-    def audit(self, *, runs: int, seed: int, confidence: float = 0.95, noise: MakesNoise = FastNoise) -> Audit:
-        """Carry it out."""
-        return audit(
-            self.algorithm,
-            self.stream,
-            self.neighbour,
-            statistic=self.statistic,
-            runs=runs,
-            seed=seed,
-            observer=self.observer,
-            confidence=confidence,
-            noise=noise,
-        )
+    def audit(self, **options: Any) -> Audit:
+        """Carry it out; the options are those of `audit`: runs, seed, confidence, noise."""
+        inputs = self.algorithm, self.stream, self.neighbour
+        return audit(*inputs, statistic=self.statistic, observer=self.observer, **options)
 
 
 @dataclass(frozen=True)
@@ -92,18 +82,9 @@ class ReleaseCase:
         """The laws of its draws."""
         return _laws([self.release.mechanism])
 
-    def audit(self, *, runs: int, seed: int, confidence: float = 0.95, noise: MakesNoise = FastNoise) -> Audit:
-        """Carry it out."""
-        return audit_release(
-            self.release,
-            self.values,
-            self.neighbours,
-            statistic=self.statistic,
-            runs=runs,
-            seed=seed,
-            confidence=confidence,
-            noise=noise,
-        )
+    def audit(self, **options: Any) -> Audit:
+        """Carry it out; the options are those of `audit_release`."""
+        return audit_release(self.release, self.values, self.neighbours, statistic=self.statistic, **options)
 
 
 @dataclass(frozen=True)
