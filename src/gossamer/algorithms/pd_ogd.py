@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -196,30 +196,26 @@ def _published(
     return mechanism.calibrate(printed, budgets)
 
 
-CLIPPED = "gossamer.problems.Problem.clipped_data_gradient_sum"
-
-
 def _proven(clip: Clip, release: Calibrated[Independent]) -> Guarantee:
-    return Guarantee(
+    promise = _as_published(clip, release)
+    return replace(
+        promise,
         basis="proven",
-        losses=release.losses,
-        deltas=release.deltas,
-        unit=Unit.SAMPLE,
+        reason="",
         observer="peers",
-        horizon=release.mechanism.horizon,
         repeats="compose",  # each occurrence of a record is a gradient of its own
         assumptions=(
-            Assumption(f"every sample's gradient is clipped: {clip}", CLIPPED),
+            *promise.assumptions,
             Assumption("a sample enters one gradient", "gossamer.core.Every(1): each exchange reads new samples"),
             Assumption(
                 "decisions and messages are functions of noised gradients", "gossamer.algorithms.pd_ogd.TightOGD"
             ),
         ),
-        proof="docs/algorithms/pd_ogd.md",
     )
 
 
 def _as_published(clip: Clip, release: Calibrated[Independent]) -> Guarantee:
+    clipped = "gossamer.problems.Problem.clipped_data_gradient_sum"
     return Guarantee(
         basis="published",
         reason="decisions are functions of raw gradients: whoever sees one besides the messages learns everything",
@@ -228,6 +224,6 @@ def _as_published(clip: Clip, release: Calibrated[Independent]) -> Guarantee:
         unit=Unit.SAMPLE,
         observer="wiretap",
         horizon=release.mechanism.horizon,
-        assumptions=(Assumption(f"every sample's gradient is clipped: {clip}", CLIPPED),),
+        assumptions=(Assumption(f"every sample's gradient is clipped: {clip}", clipped),),
         proof="docs/algorithms/pd_ogd.md",
     )

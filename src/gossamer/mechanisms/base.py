@@ -261,6 +261,15 @@ LATTICE_BITS: Mapping[Law, int] = {
 twice that) are whole multiples below 2^24, which float32 holds exactly. `SecureNoise.error` counts what lies beyond."""
 
 
+def per_scale(moved: float, scale: float) -> float:
+    """How many scales something moves; infinitely many where there is no noise.
+
+    >>> per_scale(1.0, 2.0), per_scale(1.0, 0.0), per_scale(0.0, 0.0)
+    (0.5, inf, 0.0)
+    """
+    return moved / scale if scale else (math.inf if moved else 0.0)
+
+
 def snap(value: jax.Array, grid: jax.Array) -> jax.Array:
     """The nearest point of the lattice; the value itself where the spacing is 0.
 
@@ -316,15 +325,11 @@ class Additive(Mechanism):
         if position == 0:
             return Pure(0.0)
         moved = self.gain(position) * sensitivity.of(self.order)
-        ratio = moved / scales[self.name] if scales[self.name] else (math.inf if moved else 0.0)
+        ratio = per_scale(moved, scales[self.name])
         return Gaussian(ratio) if self.law == "gaussian" else Pure(ratio)
 
     def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
         """The gain times sensitivity / epsilon, or sensitivity / mu_star(epsilon, delta) for a Gaussian."""
-        per_scale = budget.epsilon
-        if self.law == "gaussian":
-            if budget.delta == 0:
-                hint = "give the budget a delta such as 1e-5, or use Laplace noise"
-                raise PrivacyError.of("delta", budget.delta, "a positive delta for Gaussian noise", hint)
-            per_scale = accounting.mu_star(budget.epsilon, budget.delta)
-        return {self.name: self.gain(self.horizon) * sensitivity.of(self.order) / per_scale}
+        gaussian = self.law == "gaussian"
+        allowed = accounting.mu_star(budget.epsilon, budget.delta) if gaussian else budget.epsilon
+        return {self.name: self.gain(self.horizon) * sensitivity.of(self.order) / allowed}

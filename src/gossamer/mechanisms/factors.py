@@ -275,7 +275,7 @@ def _read(path: str, digest: str) -> NDArray[np.float32]:
     content = Path(path).read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
         raise ConfigurationError("path", path, f"the matrix with SHA-256 {digest}", "delete it: it is made again")
-    matrix: NDArray[np.float32] = np.load(BytesIO(content))
+    matrix: NDArray[np.float32] = np.load(BytesIO(content), allow_pickle=False)
     if matrix.ndim != 2 or (np.triu(matrix, 1) != 0).any() or not (np.diag(matrix) > 0).all():
         raise ConfigurationError("path", path, "a lower-triangular matrix with a positive diagonal")
     return matrix

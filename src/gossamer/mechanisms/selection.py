@@ -14,7 +14,6 @@ where the draw itself reaches the point half a spacing below, and ties go to the
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -25,7 +24,7 @@ import jax.numpy as jnp
 
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, DataError, PrivacyError
-from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, snap
+from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, snap
 from gossamer.mechanisms.pairs import two_sum
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity, accounting
 from gossamer.privacy.loss import BoundedRange
@@ -105,8 +104,8 @@ class Selection(Mechanism):
         """As often as one unit can have entered the scores, what one selection costs."""
         if position == 0:
             return Pure(0.0)
-        moved, scale = self._moved(sensitivity), scales[self.name]
-        return self._compose(moved / scale if scale else (math.inf if moved else 0.0), self.touched(position))
+        epsilon = per_scale(self._moved(sensitivity), scales[self.name])
+        return self._compose(epsilon, self.touched(position))
 
     def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
         """2 D / epsilon, or D / epsilon for monotone scores, with the epsilon of one selection."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, NamedTuple
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, snap
+from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, snap
 from gossamer.mechanisms.pairs import Pair, add, two_sum
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity
 
@@ -143,7 +142,7 @@ class AboveThreshold(Mechanism):
         """By the formulas above; so many answers "above" as there were queries at most."""
         if position == 0:
             return Pure(0.0)
-        query, threshold = (_ratio(sensitivity.l1, scales[self._draw(name)]) for name in ("query", "threshold"))
+        query, threshold = (per_scale(sensitivity.l1, scales[self._draw(name)]) for name in ("query", "threshold"))
         if self.shift == "constant":
             return Pure(max(threshold, query))
         return Pure(threshold + self._weight(position) * query)
@@ -178,7 +177,3 @@ def _less(number: Pair, value: jax.Array) -> Pair:
 def _reaches(draw: jax.Array, margin: Pair) -> jax.Array:
     """Whether draw >= margin, exactly: the first part is the float nearest to the margin."""
     return (draw > margin[0]) | ((draw == margin[0]) & (margin[1] <= 0))
-
-
-def _ratio(moved: float, scale: float) -> float:
-    return moved / scale if scale else (math.inf if moved else 0.0)
