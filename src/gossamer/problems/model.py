@@ -140,7 +140,7 @@ class Model(Problem):
 
         gradients = jax.vmap(jax.grad(row_loss), in_axes=(None, 0, 0))(decision, block.x, block.y)
         if clip is None or clip.blocks is not None:
-            return jnp.sum(clip_rows(gradients, clip), axis=0)
+            return weighted_sum(jnp.ones(gradients.shape[0]), clip_rows(gradients, clip))
         norms = row_norms(gradients, clip.order)
         bounded = jnp.where(jnp.isfinite(norms)[:, None], gradients, 0)
         return weighted_sum(shrink(norms, clip.bounds[0]), bounded)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossamer.privacy import Clip
+from gossamer.privacy.clip import summation_group
 from gossamer.sets.base import shrink_factor
 
 
@@ -42,12 +43,23 @@ def shrink(norm: jax.Array, bound: float | None) -> jax.Array:
 def weighted_sum(weights: jax.Array, x: jax.Array) -> jax.Array:
     """The sum of weights times rows; (classes, rows) weights give one sum per class.
 
-    At full precision also where a GPU would multiply in fewer bits: clipped rows must stay clipped.
+    At full precision also where a GPU would multiply in fewer bits: clipped rows must stay clipped. Rows are summed in
+    groups first, and then the sums of the groups, so that few roundings add up: `Clip.sensitivity` counts them.
 
     >>> weighted_sum(jnp.array([1.0, 2.0]), jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
     [3.0, 2.0]
     """
-    return jnp.matmul(weights, x, precision=jax.lax.Precision.HIGHEST)
+    rows, group = x.shape[0], summation_group(x.shape[0])
+    if group == rows or not rows:
+        return jnp.matmul(weights, x, precision=jax.lax.Precision.HIGHEST)
+    missing = -rows % group
+    weights = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
+    x = jnp.pad(x, [(0, missing), (0, 0)])
+    grouped = weights.reshape(*weights.shape[:-1], -1, group)
+    sums = jnp.einsum(
+        "...gr,grd->...gd", grouped, x.reshape(-1, group, x.shape[1]), precision=jax.lax.Precision.HIGHEST
+    )
+    return jnp.sum(sums, axis=-2)
 
 
 def clip_rows(gradients: jax.Array, clip: Clip | None) -> jax.Array:

@@ -82,7 +82,7 @@ class Softmax(Problem):
         slopes *= shrink(row_norms(block.x), self.feature_bound)[:, None]
         if clip is not None and clip.blocks is not None:  # blocks cut the outer product: form it
             gradients = (slopes[:, :, None] * block.x[:, None, :]).reshape(block.x.shape[0], self.dim)
-            return jnp.sum(clip_rows(gradients, clip), axis=0)
+            return weighted_sum(jnp.ones(gradients.shape[0]), clip_rows(gradients, clip))
         if clip is not None:  # the norm of an outer product is the product of the norms, l1 and l2
             norms = row_norms(slopes, clip.order) * row_norms(block.x, clip.order)
             slopes *= shrink(norms, clip.bounds[0])[:, None]
