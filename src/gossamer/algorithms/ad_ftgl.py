@@ -16,89 +16,16 @@ into later gossip, which keeps shrinking it: L may be far smaller than one block
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from numpy.typing import NDArray
-
-from gossamer.algorithms.steps import gradient_bound, require_averaging
+from gossamer.algorithms.blocks import BeforeGossip, Leader, open_weight
+from gossamer.algorithms.steps import require_averaging
 from gossamer.checks import check_count, check_positive
-from gossamer.core import Algorithm, Every, Learner, Now
+from gossamer.core import Algorithm, Every
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip, no_guarantee
-from gossamer.problems import Block, Problem, check_clip
-from gossamer.topology import AcceleratedGossip, Pair, Topology
-
-
-class State(NamedTuple):
-    """Decision in play, the gossiped duals z^L and z^{L-1}, and d_i(z) of the block just played."""
-
-    x: jax.Array
-    heard: Pair
-    increment: jax.Array
-
-
-@dataclass(frozen=True)
-class ADFTGL(Learner):
-    """One learner of AD-FTGL."""
-
-    problem: Problem
-    clip: Clip | None
-    strong_convexity: float
-    block: int
-
-    released = frozenset({"x"})
-
-    def init(self, identity: jax.Array) -> State:
-        """Duals start at zero."""
-        x = jnp.asarray(self.problem.initial_decision())
-        zero = jnp.zeros_like(x)
-        return State(x, Pair(zero, zero), zero)
-
-    def decide(self, state: State, now: Now) -> jax.Array:
-        """Play x_i(z) in the whole block."""
-        return state.x
-
-    def learn(self, state: State, block: Block, now: Now) -> State:
-        """d_i(z): the block's gradients at x_i(z), less the strongly convex part, which (6) adds back exactly."""
-        gradient = self.problem.clipped_gradient_sum(state.x, block, self.clip)
-        return state._replace(increment=gradient - self.block * self.strong_convexity * state.x)
-
-    def speak(self, state: State, now: Now) -> tuple[Pair, State]:
-        """x_i(z+1) from the duals gossiped during this block; the next gossip starts from them plus d_i(z)."""
-        x = self.problem.domain.project(-state.heard.now / now.public["regularization"])
-        message = Pair(state.heard.now + state.increment, state.heard.before + state.increment)
-        return message, state._replace(x=x)
-
-    def listen(self, state: State, heard: Pair) -> State:
-        """z^L and z^{L-1}."""
-        return state._replace(heard=heard)
-
-
-@dataclass(frozen=True)
-class Regularization:
-    """alpha (z-1) L + 2h at exchange z.
-
-    Convex losses: h = multiplier (G/R) sqrt(6 L T), T being the steps played so far when there is no horizon.
-    Strongly convex losses: h = multiplier alpha L, as in Corollary 3.8 of paper 000.
-    """
-
-    multiplier: float
-    block: int
-    alpha: float
-    ratio: float
-    horizon: int | None
-
-    def __call__(self, z: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The weight of |x|^2 / 2 in eq. (6)."""
-        played = (self.block * z).astype(np.float64)
-        if self.alpha:
-            return self.alpha * (played - self.block) + 2 * self.multiplier * self.alpha * self.block
-        steps = played if self.horizon is None else float(self.horizon)
-        return 2 * self.multiplier * self.ratio * np.sqrt(6 * self.block * steps) * np.ones_like(played)
+from gossamer.problems import Problem, check_clip
+from gossamer.topology import AcceleratedGossip, Topology
 
 
 def ad_ftgl(
@@ -139,20 +66,19 @@ def ad_ftgl(
     length = coupled_block(topology) if block is None else check_count("block", block)
     mixing = AcceleratedGossip(length)
     mixing.check(topology)
-    bound, radius = gradient_bound(problem, clip), problem.domain.radius
-    ratio = bound / radius if bound is not None and math.isfinite(bound) and math.isfinite(radius) else 1.0
-    weight = Regularization(regularization, length, strong_convexity, ratio, horizon)
+    update = Leader()
+    options: dict[str, Any] = {"strong_convexity": strong_convexity, "regularization": regularization}
     parameters: dict[str, object] = {"block": length, "regularization": regularization}
     parameters |= {"strong convexity": strong_convexity} if strong_convexity else {}
     return Algorithm(
         name="ad_ftgl",
         problem=problem,
         topology=topology,
-        learner=ADFTGL(problem, clip, strong_convexity, length),
+        learner=BeforeGossip(problem, clip, strong_convexity, length, update, mechanism=None, coupled=True),
         guarantee=no_guarantee("messages and decisions are functions of raw gradients"),
         mixing=mixing,
         schedule=Every(length),
-        public={"regularization": weight},
+        public={"weight": open_weight(problem, clip, length, update, horizon=horizon, **options)},
         parameters=parameters | ({} if clip is None else {"clip": clip}),
     )
 

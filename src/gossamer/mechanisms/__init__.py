@@ -2,7 +2,9 @@
 
 from gossamer.mechanisms.base import Additive, AdditiveLaw, Calibrated, Mechanism, snap
 from gossamer.mechanisms.factorized import Factorized
+from gossamer.mechanisms.gossiped import Gossiped
 from gossamer.mechanisms.independent import Independent
+from gossamer.mechanisms.prefix import Prefix
 from gossamer.mechanisms.selection import ExponentialMechanism, NoisyMax, PermuteAndFlip
 from gossamer.mechanisms.threshold import AboveThreshold
 from gossamer.mechanisms.tree import TreeSum
@@ -14,10 +16,12 @@ __all__ = [
     "Calibrated",
     "ExponentialMechanism",
     "Factorized",
+    "Gossiped",
     "Independent",
     "Mechanism",
     "NoisyMax",
     "PermuteAndFlip",
+    "Prefix",
     "TreeSum",
     "snap",
 ]

@@ -73,6 +73,11 @@ class Mechanism(ABC):
     def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
         """The draws of one release: name -> law and shape."""
 
+    @property
+    def sums(self) -> bool:
+        """Whether the sum of all values so far is released at every value, and not the value."""
+        return False
+
     def noise(self, used_in: UsedIn) -> dict[str, NoiseSpec]:
         """The draws of one release as a learner declares them, for the function that releases."""
         return {name: NoiseSpec(law, shape, used_in) for name, (law, shape) in self.laws().items()}

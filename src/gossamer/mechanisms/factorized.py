@@ -130,6 +130,11 @@ class Factorized(Additive):
         """
         return cls(shape, horizon=horizon, name=name, factor=_optimal(check_count("horizon", horizon), cache))
 
+    @property
+    def sums(self) -> bool:
+        """Yes: prefix sums."""
+        return True
+
     def init(self) -> State:
         """Values so far, their noisy sum, and what the factor remembers."""
         return jnp.zeros((), jnp.int32), pairs.zeros(self.shape), self.factor.init(self.shape)

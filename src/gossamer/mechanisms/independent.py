@@ -55,6 +55,15 @@ class Independent(Additive):
         touched = self.touched(position)
         return math.sqrt(touched) if self.law == "gaussian" else touched
 
+    def max_error(self, rows: int) -> float:
+        """The variance of the noise in the sum of `rows` releases, for draws of variance 1.
+
+        >>> Independent((3,)).max_error(10)
+        10.0
+        """
+        self.require(check_count("rows", rows))
+        return float(rows)
+
     def touched(self, position: int | None) -> float:
         """The draws of the values that a unit moves."""
         return float(self.touches if position is None else min(self.touches, position))

@@ -92,6 +92,11 @@ class TreeSum(Additive):
             raise PrivacyError.of("horizon", self.horizon, f"at most {LIMIT:,} leaves, or None for no end")
 
     @property
+    def sums(self) -> bool:
+        """Yes: prefix sums."""
+        return True
+
+    @property
     def height(self) -> int:
         """Levels of the tree: floor(log2 horizon) + 1."""
         return _SEGMENTS if self.horizon is None else self.horizon.bit_length()

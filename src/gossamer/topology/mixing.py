@@ -161,6 +161,21 @@ class AcceleratedGossip:
         lists, _ = Gossip().prepare(topology, exchanges)
         return lists | {"theta": np.float32(theta)}, {}
 
+    def matrix(self, topology: Topology) -> NDArray[np.float32]:
+        """The matrix M = p_L(P) that `mix` multiplies with where before = now, with its roundings to float32.
+
+        >>> from gossamer import topology
+        >>> AcceleratedGossip(steps=8).matrix(topology.complete(2)).tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+        """
+        constant, _ = self.prepare(topology, np.zeros(1, np.int64))
+        if "block" not in constant:
+            raise ConfigurationError(
+                "topology", topology.name, f"at most {DENSE_LIMIT} learners", "above, gossip multiplies with no matrix"
+            )
+        n = topology.learners
+        return np.asarray(constant["block"][:n, :n])
+
     def mix(self, constant: Arrays, varying: Arrays, messages: Pair) -> Pair:
         """The pair that each learner holds after all steps."""
         if "block" in constant:
