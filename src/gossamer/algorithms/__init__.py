@@ -10,9 +10,12 @@ from gossamer.algorithms.ad_ftgl import ad_ftgl
 from gossamer.algorithms.centralized_ogd import centralized_ogd
 from gossamer.algorithms.d_ftrl import d_ftrl
 from gossamer.algorithms.d_ogd import d_ogd
+from gossamer.algorithms.d_ocg import d_ocg
 from gossamer.algorithms.local_ogd import local_ogd
 from gossamer.algorithms.noisy_federated import noisy_federated
 from gossamer.algorithms.noisy_ogd import noisy_ogd
+from gossamer.algorithms.pd_ftgl import pd_ftgl
+from gossamer.algorithms.pd_ocg import pd_ocg
 from gossamer.algorithms.pd_ogd import pd_ogd
 from gossamer.core import Algorithm
 from gossamer.privacy import Budget
@@ -39,10 +42,23 @@ REGISTRY: Mapping[str, Entry] = {
     "d_ogd": Entry(d_ogd, "graph", "decentralised online gradient descent", {"step": 0.1}),
     "d_ftrl": Entry(d_ftrl, "graph", "decentralised dual averaging", {"step": 0.1}),
     "ad_ftgl": Entry(ad_ftgl, "graph", "accelerated gossip in coupled blocks (Wan et al. 2024)", {"block": 3}),
+    "d_ocg": Entry(d_ocg, "graph", "accelerated gossip, no projections (Wan et al. 2024)", {"block": 3}),
     "centralized_ogd": Entry(centralized_ogd, "server", "a server sees every gradient", {"step": 0.1}),
     "local_ogd": Entry(local_ogd, "none", "every learner alone, no communication", {"step": 0.1}),
     "pd_ogd": Entry(
         pd_ogd, "graph", "private online gradient descent (Li et al. 2018)", {"budget": Budget(50.0), "clip": 1.0}
+    ),
+    "pd_ftgl": Entry(
+        pd_ftgl,
+        "graph",
+        "private follow-the-leader in blocks (paper 000)",
+        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "block": 3},
+    ),
+    "pd_ocg": Entry(
+        pd_ocg,
+        "graph",
+        "private, in blocks, no projections (paper 000)",
+        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "block": 3},
     ),
     "noisy_ogd": Entry(noisy_ogd, "graph", "d_ogd with uncalibrated noise on messages", {"step": 0.1, "scale": 0.1}),
     "noisy_federated": Entry(
@@ -59,9 +75,12 @@ __all__ = [
     "ad_ftgl",
     "centralized_ogd",
     "d_ftrl",
+    "d_ocg",
     "d_ogd",
     "local_ogd",
     "noisy_federated",
     "noisy_ogd",
+    "pd_ftgl",
+    "pd_ocg",
     "pd_ogd",
 ]

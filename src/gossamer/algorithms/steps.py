@@ -93,3 +93,17 @@ def require_averaging(topology: Topology) -> None:
         raise ConfigurationError(
             "topology", topology.name, "doubly stochastic weights", "use weights='metropolis' on an undirected graph"
         )
+
+
+def require_oracle(problem: Problem) -> None:
+    """Refuse an unbounded decision set, on which a linear function has no minimum.
+
+    >>> from gossamer.problems import Linear
+    >>> require_oracle(Linear(3))
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: domain: got Everywhere(); allowed: a bounded set. A linear oracle ...
+    """
+    if not math.isfinite(problem.domain.radius):
+        hint = "a linear oracle minimises over it: try domain=sets.L2Ball(10.0)"
+        raise ConfigurationError("domain", problem.domain, "a bounded set", hint)

@@ -57,6 +57,7 @@ class Algorithm:
         releases: the mechanisms through which data leave a learner or the server, with the scales of their draws.
         coordinates: for each coordinate of the joint decision the learner that controls it, where no learner owns all.
         parameters: what a reader of a report wants to know.
+        regret_bound: what `theoretical_bound` returns; None where nothing is proven.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Algorithm:
     releases: tuple[Calibrated[Mechanism], ...] = ()
     coordinates: tuple[int, ...] | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
+    regret_bound: float | None = None
 
     def __post_init__(self) -> None:
         if (self.server is None) == isinstance(self.topology, Federation):
@@ -125,6 +127,18 @@ class Algorithm:
         if len(releases) == 1:
             guarantee = replace(guarantee, losses=releases[0].losses, deltas=releases[0].deltas)
         return replace(self, releases=tuple(releases), guarantee=guarantee.with_sampler_error(error))
+
+    def theoretical_bound(self) -> float:
+        """What the expected regret R_{T,i}, summed over all n losses of every step, is proven to stay below."""
+        if self.regret_bound is None:
+            raise ConfigurationError(
+                "theoretical_bound",
+                self.name,
+                "an algorithm and settings with a proof",
+                "it needs a bounded decision set, gradients that the clip leaves as they are (a feature_bound says so), "
+                "and for the published form the printed parameters",
+            )
+        return self.regret_bound
 
     def describe(self) -> str:
         """Name, network, parameters, noise and guarantee, one per line.

@@ -313,6 +313,10 @@ class Additive(Mechanism):
             raise ConfigurationError("law", self.law, " or ".join(map(repr, self.ALLOWED)))
 
     @abstractmethod
+    def mean_error(self, rows: int) -> float:
+        """The variance of the noise in the sums of the first 1, ..., `rows` values, averaged, for draws of variance 1."""
+
+    @abstractmethod
     def gain(self, position: int | None) -> float:
         """The norm of the coefficients of one value in the first `position` releases: l1, or l2 for a Gaussian."""
 

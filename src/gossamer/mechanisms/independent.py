@@ -55,14 +55,14 @@ class Independent(Additive):
         touched = self.touched(position)
         return math.sqrt(touched) if self.law == "gaussian" else touched
 
-    def max_error(self, rows: int) -> float:
-        """The variance of the noise in the sum of `rows` releases, for draws of variance 1.
+    def mean_error(self, rows: int) -> float:
+        """The variance of the noise in the sum of 1, ..., `rows` releases, averaged, for draws of variance 1.
 
-        >>> Independent((3,)).max_error(10)
-        10.0
+        >>> Independent((3,)).mean_error(9)
+        5.0
         """
         self.require(check_count("rows", rows))
-        return float(rows)
+        return (rows + 1) / 2
 
     def touched(self, position: int | None) -> float:
         """The draws of the values that a unit moves."""

@@ -160,6 +160,19 @@ class TreeSum(Additive):
             closed += float(squares[segment, segment])
         return worst
 
+    def mean_error(self, rows: int) -> float:
+        """The variance of the noise in the first `rows` prefixes, averaged, for draws of variance 1; finite horizons.
+
+        >>> TreeSum((), horizon=1024).mean_error(1023)
+        5.004887585532747
+        """
+        self.require(check_count("rows", rows))
+        if self.horizon is None:
+            return self.max_error(rows)
+        # Among 0, ..., rows the binary digit of 2^level is 1 in all full periods of 2^(level+1), and in part of the last.
+        periods = [divmod(rows + 1, 2 ** (level + 1)) + (2**level,) for level in range(rows.bit_length())]
+        return sum(full * half + max(0, rest - half) for full, rest, half in periods) / rows
+
     def require(self, position: int) -> None:
         """Refuse more leaves than the proof, or the counter, covers."""
         super().require(position)

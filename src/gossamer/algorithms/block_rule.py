@@ -1,0 +1,187 @@
+"""How much regret a block and a mechanism cost, from public numbers alone; PD-FTGL takes what costs least.
+
+Let W be the weight of |x|^2 / 2, G the gradient bound, R the radius, and let decisions follow duals, x_i(z) =
+Proj(-z_i / W), as in eq. (6) of paper 000. With f convex and y(z) = Proj(-zbar / W) the decision of the average dual,
+
+    f_j(x_i) - f_j(u) <= <g_j, y - u> + 2 G |x_j - y| + G |x_i - y|,        |x_i - y| <= |z_i - zbar| / W,
+
+so that the average over learners of regret / n is at most W R^2 / 2 + (T / W) K, with the sum of
+
+    lag           2 L G^2                  x(z) does not know the last two blocks: their gradients move y by up to L G / W each
+    disagreement  3 G E|z_i - zbar|        of the gradients and of the noise
+    noise         E|xi|^2 / (n L)          fresh noise xi in every block: it is independent of x(z), so its linear term
+                                           vanishes and its square remains, spread over L steps and n learners
+                  or 3 G E|N|              noise N in the dual of any other law: as much as it moves decisions
+
+The best W is sqrt(2 T K) / R, and the bound R sqrt(2 T K): whatever makes K small is good. For strongly convex losses W
+grows like alpha z L, and the bound is K / alpha (1 + ln(T / L)) + alpha L R^2, with G + alpha R for G.
+
+P is symmetric, so gossip acts on each of its eigenvectors alone. After m steps of accelerated gossip the part along
+eigenvalue lambda is multiplied by p_m(lambda): p_0 = p_-1 = 1, p_(m+1) = (1 + theta) lambda p_m - theta p_(m-1). Coupled,
+what was spoken k blocks ago has gone through k L steps, and what is added to the duals in all blocks disagrees by
+L G sum_k max_lambda |p_kL|. Decoupled, the L steps of its own block are all that it ever gets: the disagreement grows
+with the number of blocks, (T / 2) G max_lambda |p_L|, and so the tolerance must fall as T grows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.algorithms.steps import noise_energy
+from gossamer.mechanisms import Additive, Calibrated, Gossiped, Independent
+from gossamer.topology import Topology, accelerated_theta
+
+_FORGOTTEN = 1e-10  # gossip steps are followed until this share of a disagreement is left
+
+
+@dataclass(frozen=True)
+class Modes:
+    """p_m(lambda) for every eigenvalue of P but the largest: axes (gossip step m, eigenvalue).
+
+    >>> from gossamer import topology
+    >>> modes = Modes.of(topology.ring(16, weights="lazy"), most=10_000)
+    >>> modes.left(steps=64) < 1e-3 < modes.left(steps=8)
+    True
+    """
+
+    table: NDArray[np.float64]
+    learners: int
+
+    @classmethod
+    def of(cls, topology: Topology, most: int) -> Modes:
+        """Of this network, followed for at most so many steps."""
+        if topology.learners == 1:
+            return cls(np.zeros((2, 0)), 1)
+        eigenvalues = np.linalg.eigvalsh(topology.matrix())[:-1]
+        theta = accelerated_theta(topology)
+        rows = [np.ones_like(eigenvalues)]
+        now, before = rows[0], rows[0]
+        while len(rows) <= most and max(np.abs(now).max(), np.abs(before).max()) > _FORGOTTEN:
+            now, before = (1 + theta) * eigenvalues * now - theta * before, now
+            rows.append(now)
+        return cls(np.stack(rows), topology.learners)
+
+    def at(self, steps: int) -> NDArray[np.float64]:
+        """p_steps; zero once it is forgotten."""
+        return self.table[steps] if steps < len(self.table) else np.zeros(self.table.shape[1])
+
+    def left(self, steps: int) -> float:
+        """The largest share of any disagreement that is left after so many steps."""
+        return float(np.abs(self.at(steps)).max(initial=0.0))
+
+    def blocks(self, steps: int) -> NDArray[np.float64]:
+        """p_steps, p_2steps, ...: axes (block, eigenvalue)."""
+        return self.table[steps::steps]
+
+
+class Cost(NamedTuple):
+    """K in units of G^2, by cause.
+
+    Attributes:
+        lag: of decisions behind the data.
+        disagreement: of learners, about gradients.
+        noise: all that noise costs.
+    """
+
+    lag: float
+    disagreement: float
+    noise: float
+
+    @property
+    def total(self) -> float:
+        """K / G^2."""
+        return self.lag + self.disagreement + self.noise
+
+
+def cost(
+    release: Calibrated[Additive] | Calibrated[Gossiped],
+    modes: Modes,
+    *,
+    block: int,
+    gossip_steps: int,
+    blocks: int,
+    bound: float,
+    lag: int,
+    coupled: bool,
+    before: bool,
+) -> Cost:
+    """K / G^2 of blocks of so many steps with this noise.
+
+    Args:
+        release: what the noise is, and its scale.
+        modes: what gossip does.
+        block: L.
+        gossip_steps: steps of gossip in a block.
+        blocks: T / L.
+        bound: G.
+        lag: blocks by which the update is late.
+        coupled: whether gossip is carried on from block to block.
+        before: whether noise is added before gossip.
+    """
+    n = modes.learners
+    once, later = modes.at(gossip_steps), modes.blocks(gossip_steps)
+    forgotten = np.abs(later).max(axis=1, initial=0.0).sum() if coupled else blocks / 2 * modes.left(gossip_steps)
+    mechanism = release.mechanism.inner if isinstance(release.mechanism, Gossiped) else release.mechanism
+    energy = _energy(release) / bound**2
+    sums = mechanism.mean_error(blocks if before else blocks - 1)
+    noise = by_size = 3 * math.sqrt(energy * sums * _spread(once, later, n, coupled, before))
+    if isinstance(mechanism, Independent):
+        disagreement = energy * _fresh_spread(once, later, n, blocks, coupled, before)
+        noise = min(by_size, energy / (n * block) + 3 * math.sqrt(disagreement))
+    return Cost(float((2 + lag) * block), 3 * block * float(forgotten), noise)
+
+
+def _energy(release: Calibrated[Additive] | Calibrated[Gossiped]) -> float:
+    """The mean squared norm of one draw, over learners."""
+    (scales,) = release.scales.values()
+    (spec,) = release.mechanism.noise("speak").values()
+    return noise_energy(spec) * sum(scale.value**2 for scale in scales) / len(scales)
+
+
+def _spread(
+    once: NDArray[np.float64], later: NDArray[np.float64], n: int, coupled: bool, before: bool
+) -> float:
+    """The squared noise of a dual, averaged over learners, for prefix sums with noise of squared size 1.
+
+    Coupled, a dual is sum_k p_kL (N_k - N_(k+1)) with N_k the noisy sum of k blocks ago: by parts, no larger than
+    |p_L| + sum_k |p_(k+1)L - p_kL| times the largest.
+    """
+    if not before:
+        return 1.0
+    moved = np.abs(once)
+    if coupled:
+        moved = moved + np.abs(np.diff(later, axis=0)).sum(axis=0)
+    return (1 + float((moved**2).sum())) / n
+
+
+def _fresh_spread(
+    once: NDArray[np.float64], later: NDArray[np.float64], n: int, blocks: int, coupled: bool, before: bool
+) -> float:
+    """The squared disagreement of duals, averaged over learners and time, for fresh noise of squared size 1."""
+    if not before:
+        return blocks / 2 * (1 - 1 / n)
+    return float((later**2).sum() if coupled else blocks / 2 * (once**2).sum()) / n
+
+
+def lengths(horizon: int, *also: int) -> list[int]:
+    """The blocks to try: 1, 2, 3, 4, 6, 8, 11, ..., a quarter of the horizon, and what else is given.
+
+    >>> lengths(64, 5)
+    [1, 2, 3, 4, 5, 6, 8, 11, 16]
+    """
+    most = max(1, horizon // 4)
+    powers: Iterable[int] = (round(2 ** (k / 2)) for k in range(2 * most.bit_length() + 1))
+    return sorted({length for length in (*powers, *also) if 1 <= length <= most})
+
+
+@lru_cache(maxsize=64)
+def modes_of(topology: Topology, most: int) -> Modes:
+    """`Modes.of`, remembered."""
+    return Modes.of(topology, most)
