@@ -65,7 +65,12 @@ def test_state_keeps_its_shapes_and_dtypes(name):
 
 def disturbed(states, fields):
     """The same states with other values in these fields."""
-    return states._replace(**{field: jax.tree.map(lambda leaf: leaf + np.array(1.7).astype(leaf.dtype), getattr(states, field)) for field in fields})
+    return states._replace(
+        **{
+            field: jax.tree.map(lambda leaf: leaf + np.array(1.7).astype(leaf.dtype), getattr(states, field))
+            for field in fields
+        }
+    )
 
 
 @every_algorithm

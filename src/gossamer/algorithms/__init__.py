@@ -9,8 +9,8 @@ from typing import Literal
 from gossamer.algorithms.ad_ftgl import ad_ftgl
 from gossamer.algorithms.centralized_ogd import centralized_ogd
 from gossamer.algorithms.d_ftrl import d_ftrl
-from gossamer.algorithms.d_ogd import d_ogd
 from gossamer.algorithms.d_ocg import d_ocg
+from gossamer.algorithms.d_ogd import d_ogd
 from gossamer.algorithms.local_ogd import local_ogd
 from gossamer.algorithms.noisy_federated import noisy_federated
 from gossamer.algorithms.noisy_ogd import noisy_ogd

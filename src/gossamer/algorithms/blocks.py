@@ -1,8 +1,8 @@
 """What the algorithms of paper 000 share: blocks of steps, gossiped duals, and decisions that follow from a dual.
 
-In block z every learner plays x_i(z) and sums d_i(z) = sum_t (grad f_{t,i}(x_i(z)) - alpha x_i(z)). Meanwhile the d of the
-block before is gossiped. What differs between algorithms is where noise is added, whether gossip is carried on from block
-to block, and how a decision follows from the dual.
+In block z every learner plays x_i(z) and sums d_i(z) = sum_t (grad f_{t,i}(x_i(z)) - alpha x_i(z)). Meanwhile the d of
+the block before is gossiped. What differs between algorithms is where noise is added, whether gossip is carried on from
+block to block, and how a decision follows from the dual.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Leader:
 class ConditionalGradient:
     """Algorithm 4 of paper 000: so many steps towards the same minimum with a linear oracle and exact line search.
 
-    It works on the dual of the block before, F(x) = <before, x> + weight/2 |x|^2, so that its steps can be taken while the
-    block is played.
+    It works on the dual of the block before, F(x) = <before, x> + weight/2 |x|^2, so that its steps can be taken while
+    the block is played.
 
     >>> from gossamer.sets import L1Ball
     >>> update = ConditionalGradient(iterations=200)
@@ -80,7 +80,7 @@ class ConditionalGradient:
     def __call__(
         self, domain: DecisionSet, x: jax.Array, before: jax.Array, dual: jax.Array, weight: jax.Array
     ) -> jax.Array:
-        """x + s (v - x) with v = argmin over K of <grad F(x), v> and the best s in [0, 1], again and again."""
+        """X + s (v - x) with v = argmin over K of <grad F(x), v> and the best s in [0, 1], again and again."""
 
         def step(_: int, point: jax.Array) -> jax.Array:
             slope = before + weight * point
@@ -184,7 +184,7 @@ class AfterGossip(BlockLearner):
         return self._start(Prefix.start(self.mechanism))
 
     def speak(self, state: State, now: Now) -> tuple[Pair, State]:
-        """zhat_i(z), the private sum of all that was gossiped, and from it the next decision; d_i(z) is sent as it is."""
+        """zhat_i(z), the private sum of all that was gossiped, and the next decision; d_i(z) is sent as it is."""
         _, private = state.private.release(self.mechanism, state.heard.now, now.noise, now.grid)
         fresh = self._fresh(state.gradient, state.x)
         return Pair(fresh, fresh), self._next(state, private.total, now)._replace(private=private)
@@ -195,11 +195,11 @@ class Weight:
     """The weight of |x|^2 / 2 at exchange z: alpha (z - 1 - lag) L + 2h.
 
     Attributes:
-        h: for a known horizon, or in convex losses the h of one step, which then grows with the root of the steps played.
+        h: of the whole horizon; where it is not known (`anytime`), of one step.
         block: L.
         alpha: the strong convexity.
         lag: of the update.
-        anytime: whether h grows.
+        anytime: whether h grows with the root of the steps played.
     """
 
     h: float

@@ -1,4 +1,4 @@
-"""D-OCG: decentralised online conditional gradient with accelerated gossip (Wan et al. 2024), as paper 000 describes it.
+"""D-OCG: decentralised online conditional gradient with accelerated gossip (Wan et al. 2024), as in paper 000.
 
 AD-FTGL with a linear oracle in place of the projection, and L' <= L steps of gossip a block:
 

@@ -3,19 +3,19 @@
 Rounds are cut into blocks of L. In block z every learner plays x_i(z) and sums its clipped gradients,
 d_i(z) = sum_t (clip(grad f_{t,i}(x_i(z))) - alpha x_i(z)); meanwhile block z-1 is gossiped, L accelerated steps.
 
-before gossip   S~_i(z)       = PrivateSum of clip(grad f) over blocks 1..z                     released, and nothing else
-(default)       d~_i(z)       = S~_i(z) - S~_i(z-1) - L alpha x_i(z)
-   coupled      z_i^0(z+1)    = z_i^L(z) + d~_i(z),  z_i^{-1}(z+1) = z_i^{L-1}(z) + d~_i(z)     sent, then gossiped by (5)
-   decoupled    z_i(z+1)      = z_i(z) + [d~_i(z) gossiped by (5) from d^0 = d^{-1} = d~_i(z)]
+before gossip   S~_i(z)      = PrivateSum of clip(grad f) over blocks 1..z                     the only release
+(default)       d~_i(z)      = S~_i(z) - S~_i(z-1) - L alpha x_i(z)
+   coupled      z_i^0(z+1)   = z_i^L(z) + d~_i(z),  z_i^{-1}(z+1) = z_i^{L-1}(z) + d~_i(z)     sent, gossiped by (5)
+   decoupled    z_i(z+1)     = z_i(z) + [d~_i(z) gossiped by (5) from d^0 = d^{-1} = d~_i(z)]
 
-after gossip    w_i(z-1)      = d_i^L(z-1), gossiped by (5) from d^0 = d^{-1} = d_i(z-1)        sent raw
-(the paper)     zhat_i(z)     = PrivateSum(w_i(1), ..., w_i(z-1))                               released
+after gossip    w_i(z-1)     = d_i^L(z-1), gossiped by (5) from d^0 = d^{-1} = d_i(z-1)        sent raw
+(the paper)     zhat_i(z)    = PrivateSum(w_i(1), ..., w_i(z-1))                               released
 
-                d_i^{k+1}     = (1 + theta) sum_j P_ij d_j^k - theta d_i^{k-1},  k = 0..L-1     (5)
-                x_i(z+1)      = argmin_{x in K} <zhat_i(z), x> + (alpha (z-1) L + 2h)/2 |x|^2   (6), with z_i^L(z) for zhat_i
+                d_i^{k+1}    = (1 + theta) sum_j P_ij d_j^k - theta d_i^{k-1},  k = 0..L-1     (5)
+                x_i(z+1)     = argmin_{x in K} <zhat_i(z), x> + (alpha (z-1) L + 2h)/2 |x|^2   (6), or with z_i^L(z)
 
-A sample is in one block and moves its sum by at most 2 G, whatever L is. So blocks cost nothing in privacy and divide the
-noise by L.
+A sample is in one block and moves its sum by at most 2 G, whatever L is. So blocks cost nothing in privacy, and divide
+the noise by L.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _blocks(setting: Setting) -> list[int]:
 
 
 def corollary_3_7(setting: Setting, block: int) -> tuple[float, float]:
-    """h and the bound on E[R_{T,i}] of Corollary 3.7: convex losses."""
+    """H and the bound on E[R_{T,i}] of Corollary 3.7: convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
     G, R, epsilon = setting.clip.norm, setting.problem.domain.radius, setting.budgets[0].epsilon
     log = 2 + math.log2(T)
@@ -131,7 +131,7 @@ def corollary_3_7(setting: Setting, block: int) -> tuple[float, float]:
 
 
 def corollary_3_8(setting: Setting, block: int) -> tuple[float, float]:
-    """h and the bound of Corollary 3.8: strongly convex losses. The printed noise term lacks a factor G; it is here."""
+    """H and the bound of Corollary 3.8: strongly convex losses. The printed noise term lacks a factor G; it is here."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
     G, R, epsilon = setting.clip.norm, setting.problem.domain.radius, setting.budgets[0].epsilon
     alpha = setting.strong_convexity

@@ -1,7 +1,8 @@
 """PD-OCG: private decentralised online conditional gradient (paper 000, Algorithms 3 and 4; SOUNDNESS 1).
 
-PD-FTGL with a linear oracle in place of the projection. Gossip and noise are those of `pd_ftgl`, but for L' <= L steps of
-gossip a block; decisions follow from the dual one block later, so that the oracle is called while the block is played:
+PD-FTGL with a linear oracle in place of the projection. Gossip and noise are those of `pd_ftgl`, but for L' <= L steps
+of gossip a block; decisions follow from the dual one block later, so that the oracle is called while the block is
+played:
 
     x_i(1) = x_i(2) = 0
     F_{z,i}(x)  = <zhat_i(z-1), x> + (alpha (z-2) L + 2h)/2 |x|^2                                                 (9)
@@ -114,7 +115,7 @@ def _gossip_steps(setting: Setting, block: int) -> int:
 
 
 def corollary_3_10(setting: Setting, block: int) -> tuple[float, float]:
-    """h and the bound on E[R_{T,i}] of Corollary 3.10: convex losses."""
+    """H and the bound on E[R_{T,i}] of Corollary 3.10: convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
     G, R, epsilon = setting.clip.norm, setting.problem.domain.radius, setting.budgets[0].epsilon
     noise = 4 * n * d * G * R * T**0.25 * (2 + math.log2(T)) ** 2 / epsilon
@@ -122,7 +123,7 @@ def corollary_3_10(setting: Setting, block: int) -> tuple[float, float]:
 
 
 def corollary_3_11(setting: Setting, block: int) -> tuple[float, float]:
-    """h and the bound of Corollary 3.11: strongly convex losses."""
+    """H and the bound of Corollary 3.11: strongly convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
     G, R, epsilon = setting.clip.norm, setting.problem.domain.radius, setting.budgets[0].epsilon
     alpha, log, power = setting.strong_convexity, math.log(T), T ** (2 / 3)

@@ -17,7 +17,7 @@ from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Every
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Additive, AdditiveLaw, Calibrated, Factorized, Gossiped, Independent, TreeSum
-from gossamer.privacy import Assumption, Budget, Clip, Guarantee, Sensitivity, Unit, budgets_of
+from gossamer.privacy import Assumption, Budget, Clip, Guarantee, Observer, Sensitivity, Unit, budgets_of
 from gossamer.problems import Problem
 from gossamer.topology import AcceleratedGossip, FixedTopology, Gossip, Topology
 
@@ -85,7 +85,7 @@ class Setting:
     ) -> Setting:
         """From what a user gave."""
         require_averaging(topology)
-        chosen = {"noise": noise, "noise_at": noise_at, "calibration": calibration}
+        chosen: dict[str, str] = {"noise": noise, "noise_at": noise_at, "calibration": calibration}
         chosen |= {} if gossip is None else {"gossip": gossip}
         chosen |= {} if aggregation is None else {"aggregation": aggregation}
         for option, given in chosen.items():
@@ -117,7 +117,9 @@ class Setting:
             raise PrivacyError.of("aggregation", aggregation, f"'tree' or 'independent' with {self.noise} noise", hint)
         if self.noise_at == "after-gossip":
             if self.gossip == "coupled":
-                hint = "coupled gossip mixes the blocks: its duals are no sums of leaves, and a unit moves all later ones"
+                hint = (
+                    "coupled gossip mixes the blocks: its duals are no sums of leaves, and a unit moves all later ones"
+                )
                 raise PrivacyError.of("gossip", self.gossip, "'decoupled' with noise after gossip", hint)
             if not isinstance(self.topology, FixedTopology):
                 hint = "the noise covers the exact matrix of gossip, and changing or failing links have another"
@@ -223,7 +225,7 @@ class Setting:
         return mechanism.calibrate(sensitivity, self.budgets[:1])
 
     def _with_rounding(self, sensitivity: Sensitivity, block: int) -> Sensitivity:
-        """Gossip in float32 adds n products a learner, each off by n 2^-24 of the largest d_j at most, for n learners."""
+        """Gossip in float32 adds n products for each of n learners: off by n 2^-24 of the largest d_j at most."""
         largest = 2 * self.topology.learners**2 * _ROUNDING * block * self.bound
         return Sensitivity(sensitivity.l1 + largest * math.sqrt(self.problem.dim), sensitivity.l2 + largest)
 
@@ -251,7 +253,7 @@ class Setting:
         return self.topology.learners * (self.h(chosen) * radius**2 + moved + inexact)
 
     def weight(self, chosen: Chosen, update: Update) -> Weight:
-        """alpha (z - 1 - lag) L + 2h."""
+        """Alpha (z - 1 - lag) L + 2h."""
         return Weight(self.h(chosen), chosen.block, self.strong_convexity, update.lag)
 
     def algorithm(self, chosen: Chosen, update: Update, *, h: float | None, corollary: float | None) -> Algorithm:
@@ -284,11 +286,17 @@ class Setting:
         )
 
     def _learner(self, chosen: Chosen, update: Update) -> BlockLearner:
-        shared: tuple[Any, ...] = (self.problem, self.clip, self.strong_convexity, chosen.block, update)
         mechanism = chosen.release.mechanism
+        shared: dict[str, Any] = {
+            "problem": self.problem,
+            "clip": self.clip,
+            "strong_convexity": self.strong_convexity,
+            "block": chosen.block,
+            "update": update,
+        }
         if isinstance(mechanism, Gossiped):
-            return AfterGossip(*shared, mechanism)
-        return BeforeGossip(*shared, mechanism, coupled=self.gossip == "coupled")
+            return AfterGossip(**shared, mechanism=mechanism)
+        return BeforeGossip(**shared, mechanism=mechanism, coupled=self.gossip == "coupled")
 
     def _guarantee(self, chosen: Chosen) -> Guarantee:
         release, claimed = chosen.release, self.budgets[0].epsilon
@@ -300,17 +308,18 @@ class Setting:
             ),
             Assumption("a sample enters one block", f"gossamer.core.Every({chosen.block}): blocks read new samples"),
         ]
+        observer: Observer = "peers" if self.before else "decisions"
+        reason = "" if self.before else "peers see raw gradients: against them, and a wiretap, there is none"
         if self.before:
-            public = Assumption("decisions and messages are functions of noised sums", facts + "BeforeGossip")
-            reason, observer = "", "peers"
-            assumptions.append(public)
+            assumptions.append(
+                Assumption("decisions and messages are functions of noised sums", facts + "BeforeGossip")
+            )
         else:
             exact = "gossip multiplies with the matrix that the noise is scaled for"
             assumptions += [
                 Assumption("decisions are functions of noised sums", facts + "AfterGossip"),
                 Assumption(exact, "gossamer.topology.AcceleratedGossip.matrix, on a fixed network"),
             ]
-            reason, observer = "peers see raw gradients: against them, and a wiretap, there is none", "decisions"
         if self.published:
             reason += f"; the paper claims epsilon {claimed:g} for this noise, this is what it gives"
         # Occurrences in one block, or in one node of a tree, add up: only fresh noise on single steps composes.

@@ -135,8 +135,8 @@ class Algorithm:
                 "theoretical_bound",
                 self.name,
                 "an algorithm and settings with a proof",
-                "it needs a bounded decision set, gradients that the clip leaves as they are (a feature_bound says so), "
-                "and for the published form the printed parameters",
+                "it needs a bounded decision set, gradients that the clip leaves as they are (a feature_bound says "
+                "so), and for the published form the printed parameters",
             )
         return self.regret_bound
 

@@ -314,7 +314,7 @@ class Additive(Mechanism):
 
     @abstractmethod
     def mean_error(self, rows: int) -> float:
-        """The variance of the noise in the sums of the first 1, ..., `rows` values, averaged, for draws of variance 1."""
+        """The variance of the noise in the first `rows` prefix sums, averaged, for draws of variance 1."""
 
     @abstractmethod
     def gain(self, position: int | None) -> float:

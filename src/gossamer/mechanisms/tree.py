@@ -169,9 +169,10 @@ class TreeSum(Additive):
         self.require(check_count("rows", rows))
         if self.horizon is None:
             return self.max_error(rows)
-        # Among 0, ..., rows the binary digit of 2^level is 1 in all full periods of 2^(level+1), and in part of the last.
-        periods = [divmod(rows + 1, 2 ** (level + 1)) + (2**level,) for level in range(rows.bit_length())]
-        return sum(full * half + max(0, rest - half) for full, rest, half in periods) / rows
+        # Among 0, ..., rows the digit of 2^level is 1 in half of every period of 2^(level+1).
+        halves = [2**level for level in range(rows.bit_length())]
+        digits = sum((rows + 1) // (2 * half) * half + max(0, (rows + 1) % (2 * half) - half) for half in halves)
+        return float(digits / rows)
 
     def require(self, position: int) -> None:
         """Refuse more leaves than the proof, or the counter, covers."""
