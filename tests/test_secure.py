@@ -17,7 +17,7 @@ from scipy import stats
 
 from gossamer import algorithms, problems, simulate, streams, topology
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Independent
+from gossamer.mechanisms import Factorized, Independent
 from gossamer.privacy import Budget, FastNoise, Guarantee, NoiseSpec, Pure, Scale, Sensitivity, lattice_draws
 from gossamer.privacy.elementary import expm1, log, sin
 from gossamer.privacy.keystream import Keystream, subkey
@@ -746,3 +746,25 @@ def test_an_algorithm_that_is_not_on_a_lattice_is_refused_secure_noise():
     make = lambda seed: SecureNoise(bytes(32), "a", "b")  # noqa: E731
     with pytest.raises(PrivacyError, match="on_lattice"):
         simulate(algorithm, streams.random_signs(2, 3, seed=1), 5, seed=0, noise=make, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "limit", "kept"),
+    [
+        (Factorized.blt((3,), 500), 32, lambda noise, state: np.real(state) + np.imag(state)),  # pairs are packed so
+        (Factorized.toeplitz((3,), 500), 16, lambda noise, state: np.ravel(noise)),
+    ],
+    ids=["blt", "toeplitz"],
+)
+def test_correlated_noise_that_leaves_its_range_is_carried(mechanism, limit, kept):
+    """The bound is a Gaussian tail with the variance of what must stay in range: here the response to a draw of 1."""
+    release = mechanism.calibrate(Sensitivity(l1=2.0, l2=2.0), Budget(1.0, 1e-5)).on_lattice()
+    assert release.sampler_error() >= mechanism.overflow() > 0
+    state, responses = mechanism.factor.init(()), []
+    for row in range(500):
+        noise, state = mechanism.factor.correlate(state, jnp.float32(row == 0), jnp.float32(0))
+        responses.append(kept(noise, np.asarray(state) if limit == 32 else state))
+    variance = np.sum(np.array(responses) ** 2, axis=0).max()
+    expected = 3 * 500 * len(responses[0]) * math.erfc(limit / math.sqrt(2 * variance))
+    assert expected <= mechanism.overflow() * (1 + 1e-6)
+    assert math.log(mechanism.overflow()) < 0.7 * math.log(expected)  # and not far above it

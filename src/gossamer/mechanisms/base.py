@@ -128,6 +128,10 @@ class Mechanism(ABC):
         """How many of the draws of `position` releases the proof needs to be exact for one unit; all unless it says."""
         return math.inf if position is None else float(position)
 
+    def overflow(self) -> float:
+        """On a lattice: how likely the draws are at most to leave the range that its arithmetic is exact in."""
+        return 0.0
+
     def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
         """The sensitivity where values are rounded to a lattice first: one spacing more in every coordinate."""
         size = math.prod(self.shape)
@@ -221,6 +225,7 @@ class Calibrated(Generic[M_co]):
     def sampler_error(self) -> float:
         """How far secure draws that one unit touches are from their law at most, in total variation: the worst learner.
 
+        With the chance that arithmetic on the lattice leaves its range, about which the proof says nothing.
         Infinite for correlated noise without an end, every draw of which matters to every unit.
         """
         specs, touched = self.mechanism.noise("speak"), self.mechanism.touched(self.mechanism.horizon)
@@ -229,7 +234,7 @@ class Calibrated(Generic[M_co]):
             sum(SecureNoise.error(specs[name], scales[learner % len(scales)]) for name, scales in self.scales.items())
             for learner in learners
         ]
-        return touched * max(each)
+        return touched * max(each) + self.mechanism.overflow()
 
     def _lattice_scales(self, learner: int) -> dict[str, Scale]:
         values = self._each()[learner]

@@ -173,6 +173,10 @@ class Factorized(Additive):
         self.require(check_count("rows", rows))
         return sum(self.factor.error(math.ceil(rows * quarter)) for quarter in (0.125, 0.375, 0.625, 0.875)) / 4
 
+    def overflow(self) -> float:
+        """Of every coordinate; certain without an end."""
+        return 1.0 if self.horizon is None else min(1.0, math.prod(self.shape) * self.factor.overflow(self.horizon))
+
     def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
         """On a lattice: values are rounded once, and so is what every row subtracts for the noise before it.
 

@@ -51,6 +51,10 @@ class Factor(ABC):
     def rounding(self, rows: int) -> float:
         """On a lattice: by how many spacings a row of C, as computed, can differ between neighbours beyond theory."""
 
+    @abstractmethod
+    def overflow(self, rows: int) -> float:
+        """On a lattice: how likely noise is at most to leave the range that `rounding` counts on, in one coordinate."""
+
 
 @dataclass(frozen=True)
 class SquareRoot(Factor):
@@ -101,6 +105,16 @@ class SquareRoot(Factor):
         """Half a spacing on either side, and the error of a sum of pairs while rows stay below 16 scales."""
         terms = min(rows, self.bands)
         return 1 + float(square_root(terms).sum()) * (2.0**-6 + terms * 2.0**-21)
+
+    def overflow(self, rows: int) -> float:
+        """A row has variance 4/pi at most with all bands, else that of the coefficients of 1 / C(x)."""
+        from scipy.signal import lfilter
+
+        variance = 4 / math.pi
+        if rows > self.bands:
+            impulse = np.eye(1, rows)[0]
+            variance = float(np.sum(lfilter([1.0], square_root(self.bands).astype(np.float64), impulse) ** 2))
+        return rows * math.erfc(16 / math.sqrt(2 * variance))
 
 
 @lru_cache
@@ -200,6 +214,15 @@ class Buffered(Factor):
         """Half a spacing on either side, and the error of the pairs while buffers stay below 32 scales."""
         return 1 + 2.0**-4 + 2.0**-19 * sum(s / r for r, s in zip(self.rates, self.scales, strict=True))
 
+    def overflow(self, rows: int) -> float:
+        """The variance of a buffer grows towards that of its stationary law, which solves Lyapunov's equation."""
+        from scipy.linalg import solve_discrete_lyapunov
+
+        count = len(self.rates)
+        step = np.diag(1 - np.array(self.rates)) - np.tile(self.scales, (count, 1))
+        variance = float(np.diag(solve_discrete_lyapunov(step, np.ones((count, count)))).max())
+        return rows * count * math.erfc(32 / math.sqrt(2 * variance))
+
 
 def _geometric(missing: NDArray[np.float64], terms: int | None) -> NDArray[np.float64]:
     """The sum of (1 - missing)^i over i < terms."""
@@ -268,6 +291,10 @@ class Dense(Factor):
             "lattice: the rows of an optimised matrix need noise of different scales, which one lattice does not hold. "
             "Use Factorized.blt or Factorized.toeplitz, whose noise is within a few per cent of it."
         )
+
+    def overflow(self, rows: int) -> float:
+        """Refused."""
+        return self.rounding(rows)
 
 
 @lru_cache(maxsize=8)

@@ -108,6 +108,10 @@ class Gossiped(Mechanism):
         assert position is not None
         return self.learners * self.inner.touched(max(1, position - 1))
 
+    def overflow(self) -> float:
+        """Of any learner."""
+        return self.learners * self.inner.overflow()
+
     def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
         """On a lattice: the values of all learners are rounded, after gossip."""
         own = self.inner.rounded(Sensitivity(0.0, 0.0), grid)
