@@ -10,11 +10,13 @@ so that the average over learners of regret / n is at most W R^2 / 2 + (T / W) K
     lag           2 L G^2                x(z) does not know the last two blocks, whose gradients move y by L G / W each
     disagreement  3 G E|z_i - zbar|      of the gradients, however they are dealt
     noise         E|N| G + 2 G E|N_i - Nbar|        N_i, the noise in a dual, moves decisions by |N_i| / W; or
-                  E|xi|^2 / (n L) + 3 G E|N_i - Nbar|        for fresh noise xi in every block, with y of the noisy
-                                         average: xi is independent of x(z), so that its linear term vanishes
+                  3/2 E|xi|^2 / (n L) + 3 G E|N_i - Nbar|    for fresh noise xi in every block, with y of the noisy
+                                         average: xi is independent of x(z), so that its linear term vanishes, and
+                                         E|d||d + d'| <= 2 (L G)^2 + 3/2 E|xi|^2 / n for two noisy blocks d, d'
 
 The best W is sqrt(2 T K) / R, and the bound R sqrt(2 T K): whatever makes K small is good. For strongly convex losses W
-grows like alpha z L, and the bound is K / alpha (1 + ln(T / L)) + alpha L R^2, with G + alpha R for G.
+grows like alpha z L, and the bound is about K / alpha (1 + ln(T / L)) + alpha L R^2, with G + 2 alpha R for G. PD-OCG
+lags three blocks behind, and its oracle adds 12 G R T / sqrt(L).
 
 P is symmetric, so gossip acts on each of its eigenvectors alone. After m steps of accelerated gossip the part along
 eigenvalue lambda is multiplied by p_m(lambda): p_0 = p_-1 = 1, p_(m+1) = (1 + theta) lambda p_m - theta p_(m-1).
@@ -135,7 +137,7 @@ def cost(
     noise = math.hypot(common, apart) + 2 * apart
     if isinstance(mechanism, Independent):
         disagreement = energy * _fresh_disagreement(once, later, n, blocks, coupled, before)
-        noise = min(noise, energy / (n * block) + 3 * math.sqrt(disagreement))
+        noise = min(noise, (3 + lag) / 2 * energy / (n * block) + 3 * math.sqrt(disagreement))
     return Cost(float((2 + lag) * block), 3 * block * float(forgotten), noise)
 
 

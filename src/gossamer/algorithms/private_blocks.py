@@ -124,6 +124,10 @@ class Setting:
             if not isinstance(self.topology, FixedTopology):
                 hint = "the noise covers the exact matrix of gossip, and changing or failing links have another"
                 raise PrivacyError.of("topology", self.topology.name, "a fixed network for noise after gossip", hint)
+            drifts = self.problem.l2 or self.strong_convexity
+            if drifts and not math.isfinite(self._radius):
+                hint = "decisions are part of what is gossiped raw, and their float32 roundings need a bound"
+                raise PrivacyError.of("domain", self.problem.domain, "a bounded set with l2 or strong convexity", hint)
             if len(set(self.budgets)) > 1:
                 hint = "a sample moves what every learner releases, so all of them spend together"
                 raise PrivacyError.of("budget", "one for each learner", "one for all with noise after gossip", hint)
@@ -134,8 +138,6 @@ class Setting:
                 if value != printed[option]:
                     hint = "the paper has no other; calibration='tight' has"
                     raise PrivacyError.of(option, value, f"{printed[option]!r} with calibration='published'", hint)
-            if not math.isfinite(self._radius) and self.strong_convexity:
-                raise PrivacyError.of("domain", self.problem.domain, "a bounded set: the printed noise has its radius")
 
     @property
     def before(self) -> bool:
@@ -149,9 +151,9 @@ class Setting:
 
     @property
     def bound(self) -> float:
-        """The largest norm of d_i / L, G + alpha R."""
+        """G + 2 alpha R: how fast the loss and its strongly convex part change, and the largest norm of d_i / L."""
         bound, radius = bound_and_radius(self.problem, self.clip)
-        return bound + self.strong_convexity * radius
+        return bound + 2 * self.strong_convexity * radius
 
     @property
     def _radius(self) -> float:
@@ -245,7 +247,9 @@ class Setting:
     def regret_bound(self, chosen: Chosen, update: Update) -> float:
         """The bound of `block_rule` on the average over learners of R_{T,i}, with the weight that is used."""
         _, radius = bound_and_radius(self.problem, self.clip)
-        weight = self.weight(chosen, update)(np.arange(1, self.horizon // chosen.block + 1))
+        # x(z) has the weight of exchange z - 1, and x(1), which has none, costs no more than x(2).
+        exchanges = np.maximum(1, np.arange(math.ceil(self.horizon / chosen.block)))
+        weight = self.weight(chosen, update)(exchanges)
         moved = float(np.sum(chosen.block * chosen.cost.total * self.bound**2 / weight))
         iterations = getattr(update, "iterations", None)
         # Jaggi 2013: after k steps F is within 8 W R^2 / (k + 2) of its minimum, so x within 4 R / sqrt(k + 2).

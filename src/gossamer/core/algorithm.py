@@ -129,7 +129,10 @@ class Algorithm:
         return replace(self, releases=tuple(releases), guarantee=guarantee.with_sampler_error(error))
 
     def theoretical_bound(self) -> float:
-        """What the expected regret R_{T,i}, summed over all n losses of every step, is proven to stay below."""
+        """What the expected regret is proven to stay below: R_{T,i}, with the losses of all n learners at every step.
+
+        As published for every learner i, tight for their average.
+        """
         if self.regret_bound is None:
             raise ConfigurationError(
                 "theoretical_bound",
