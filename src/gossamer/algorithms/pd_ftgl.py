@@ -43,7 +43,7 @@ def pd_ftgl(
     budget: Budget | Sequence[Budget],
     clip: float | Clip,
     noise: AdditiveLaw = "laplace",
-    noise_at: NoiseAt = "before-gossip",
+    noise_at: NoiseAt | None = None,
     gossip: Coupling | None = None,
     aggregation: Aggregation | None = None,
     strong_convexity: float = 0.0,
@@ -61,8 +61,8 @@ def pd_ftgl(
         budget: for the whole horizon; before gossip also one for each learner.
         clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm, G.
         noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta.
-        noise_at: "before-gossip" protects messages and decisions; "after-gossip" (the paper's) protects decisions from
-            the public, and peers see raw gradients.
+        noise_at: "before-gossip" (the default) protects messages and decisions; "after-gossip" (the paper's, and all
+            there is as published) protects decisions from the public, and peers see raw gradients.
         gossip: "coupled" carries disagreements on into the next blocks, which shrink them further (the default before
             gossip); "decoupled" gossips every block for itself (the paper's, and all there is after gossip).
         aggregation: "tree", "toeplitz" or "blt" sum with correlated noise (the last two Gaussian only), "independent"

@@ -35,7 +35,7 @@ def pd_ocg(
     budget: Budget | Sequence[Budget],
     clip: float | Clip,
     noise: AdditiveLaw = "laplace",
-    noise_at: NoiseAt = "before-gossip",
+    noise_at: NoiseAt | None = None,
     gossip: Coupling | None = None,
     aggregation: Aggregation | None = None,
     strong_convexity: float = 0.0,

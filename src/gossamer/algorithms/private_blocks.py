@@ -76,7 +76,7 @@ class Setting:
         budget: Budget | Sequence[Budget],
         clip: float | Clip,
         noise: AdditiveLaw,
-        noise_at: NoiseAt,
+        noise_at: NoiseAt | None,
         gossip: Coupling | None,
         aggregation: Aggregation | None,
         strong_convexity: float,
@@ -85,15 +85,15 @@ class Setting:
     ) -> Setting:
         """From what a user gave."""
         require_averaging(topology)
-        chosen: dict[str, str] = {"noise": noise, "noise_at": noise_at, "calibration": calibration}
-        chosen |= {} if gossip is None else {"gossip": gossip}
-        chosen |= {} if aggregation is None else {"aggregation": aggregation}
-        for option, given in chosen.items():
+        required = {"noise": noise, "calibration": calibration}
+        chosen = {"noise_at": noise_at, "gossip": gossip, "aggregation": aggregation}
+        for option, given in (required | {key: value for key, value in chosen.items() if value is not None}).items():
             if given not in _ALLOWED[option]:
                 raise ConfigurationError(option, given, " or ".join(map(repr, _ALLOWED[option])))
         check_positive("regularization", regularization, "try 1.0")
         check_positive("strong_convexity", strong_convexity, zero=True)
-        coupling: Coupling = gossip or ("coupled" if noise_at == "before-gossip" else "decoupled")
+        place: NoiseAt = noise_at or ("before-gossip" if calibration == "tight" else "after-gossip")
+        coupling: Coupling = gossip or ("coupled" if place == "before-gossip" else "decoupled")
         setting = cls(
             name,
             problem,
@@ -102,7 +102,7 @@ class Setting:
             budgets_of(budget, topology.learners),
             Clip.of(clip),
             noise,
-            noise_at,
+            place,
             coupling,
             strong_convexity,
             regularization,
