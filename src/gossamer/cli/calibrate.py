@@ -61,7 +61,7 @@ def calibrations(entry: Entry) -> Sequence[str]:
 
 
 def comparison(algorithms: dict[str, Algorithm]) -> Table:
-    """One column per calibration: scales, and what they guarantee.
+    """One column per calibration: scales, settings, and what they guarantee.
 
     >>> from gossamer import algorithms
     >>> options = {"budget": Budget(1.0), "clip": 1.0, "step": 0.1, "horizon": 100}
@@ -79,7 +79,7 @@ def comparison(algorithms: dict[str, Algorithm]) -> Table:
         ("observer", *(f"{promise.observer}: {OBSERVERS[promise.observer]}" for promise in promises)),
         ("horizon", *("endless" if p.horizon is None else f"{p.horizon:,} steps" for p in promises)),
     ]
-    return Table(("", *algorithms), (*_scales(algorithms), *rows))
+    return Table(("", *algorithms), (*_scales(algorithms), *_settings(algorithms), *rows))
 
 
 def _scales(algorithms: dict[str, Algorithm]) -> list[tuple[str, ...]]:
@@ -92,6 +92,12 @@ def _scales(algorithms: dict[str, Algorithm]) -> list[tuple[str, ...]]:
         (f"noise on {name} ({specs[name].law})", *(f"{scales[name][0].value:.4g}" for scales in each))
         for name in common
     ]
+
+
+def _settings(algorithms: dict[str, Algorithm]) -> list[tuple[str, ...]]:
+    """A row for every parameter that all of them have."""
+    each = [algorithm.parameters for algorithm in algorithms.values()]
+    return [(name, *(str(one[name]) for one in each)) for name in each[0] if all(name in one for one in each)]
 
 
 def _build(
