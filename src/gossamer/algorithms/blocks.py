@@ -41,6 +41,10 @@ class Update(Protocol):
     lag: int
     """How many blocks later than at once a dual is used."""
 
+    @property
+    def error(self) -> float:
+        """How far from the minimiser its result is at most, in radii of the decision set."""
+
     def __call__(
         self, domain: DecisionSet, x: jax.Array, before: jax.Array, dual: jax.Array, weight: jax.Array
     ) -> jax.Array:
@@ -52,6 +56,7 @@ class Leader:
     """Follow the leader: argmin over K of <dual, x> + weight/2 |x|^2, eq. (6) of paper 000: one projection."""
 
     lag = 0
+    error = 0.0
 
     def __call__(
         self, domain: DecisionSet, x: jax.Array, before: jax.Array, dual: jax.Array, weight: jax.Array
@@ -76,6 +81,11 @@ class ConditionalGradient:
 
     iterations: int
     lag = 1
+
+    @property
+    def error(self) -> float:
+        """Jaggi 2013: after k steps F is within 8 W R^2 / (k + 2) of its minimum, so x within 4 R / sqrt(k + 2)."""
+        return 4 / math.sqrt(self.iterations + 2)
 
     def __call__(
         self, domain: DecisionSet, x: jax.Array, before: jax.Array, dual: jax.Array, weight: jax.Array

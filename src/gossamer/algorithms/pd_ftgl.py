@@ -104,7 +104,7 @@ def pd_ftgl(
     )
     update = Leader()
     blocks = _blocks(setting) if block is None else [check_count("block", block)]
-    chosen = setting.choose(blocks, aggregation, update=lambda _: update, gossip_steps=lambda length: length)
+    chosen = setting.choose(blocks, aggregation, update)
     if not setting.published:
         return setting.algorithm(chosen, update, h=None, corollary=None)
     corollary = corollary_3_8 if strong_convexity else corollary_3_7
@@ -124,7 +124,7 @@ def _blocks(setting: Setting) -> list[int]:
 def corollary_3_7(setting: Setting, block: int) -> tuple[float, float]:
     """H and the bound on E[R_{T,i}] of Corollary 3.7: convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.clip.norm, setting.problem.domain.radius, setting.budgets[0].epsilon
+    G, R, epsilon = setting.clip.norm, setting.radius, setting.budgets[0].epsilon
     log = 2 + math.log2(T)
     h = G * math.sqrt(14 * block * T * log) / R
     return h, 7 * n * G * R * math.sqrt(block * T * log) + 4 * n * d * G * R * log**1.5 * math.sqrt(T / block) / epsilon
@@ -133,7 +133,7 @@ def corollary_3_7(setting: Setting, block: int) -> tuple[float, float]:
 def corollary_3_8(setting: Setting, block: int) -> tuple[float, float]:
     """H and the bound of Corollary 3.8: strongly convex losses. The printed noise term lacks a factor G; it is here."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.clip.norm, setting.problem.domain.radius, setting.budgets[0].epsilon
+    G, R, epsilon = setting.clip.norm, setting.radius, setting.budgets[0].epsilon
     alpha = setting.strong_convexity
     wide = G + 2 * alpha * R
     lag = 24 * n * G * block * wide * (1 + math.log(T / block)) / alpha

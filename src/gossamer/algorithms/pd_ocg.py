@@ -89,7 +89,7 @@ def pd_ocg(
     length = projection_free_block(setting.horizon, strong_convexity) if block is None else check_count("block", block)
     update = ConditionalGradient(length)
     steps = _gossip_steps(setting, length) if gossip_steps is None else check_count("gossip_steps", gossip_steps)
-    chosen = setting.choose([length], aggregation, update=lambda _: update, gossip_steps=lambda _: steps)
+    chosen = setting.choose([length], aggregation, update, steps)
     if not setting.published:
         return setting.algorithm(chosen, update, h=None, corollary=None)
     corollary = corollary_3_11 if strong_convexity else corollary_3_10
@@ -117,7 +117,7 @@ def _gossip_steps(setting: Setting, block: int) -> int:
 def corollary_3_10(setting: Setting, block: int) -> tuple[float, float]:
     """H and the bound on E[R_{T,i}] of Corollary 3.10: convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.clip.norm, setting.problem.domain.radius, setting.budgets[0].epsilon
+    G, R, epsilon = setting.clip.norm, setting.radius, setting.budgets[0].epsilon
     noise = 4 * n * d * G * R * T**0.25 * (2 + math.log2(T)) ** 2 / epsilon
     return math.sqrt(15 * block * T) * G / R, 21 * n * G * R * T**0.75 + noise
 
@@ -125,7 +125,7 @@ def corollary_3_10(setting: Setting, block: int) -> tuple[float, float]:
 def corollary_3_11(setting: Setting, block: int) -> tuple[float, float]:
     """H and the bound of Corollary 3.11: strongly convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.clip.norm, setting.problem.domain.radius, setting.budgets[0].epsilon
+    G, R, epsilon = setting.clip.norm, setting.radius, setting.budgets[0].epsilon
     alpha, log, power = setting.strong_convexity, math.log(T), T ** (2 / 3)
     lag = 36 * n * G * power * (log ** (-2 / 3) + log ** (1 / 3)) * (G + 2 * alpha * R) / alpha
     inexact = n * alpha * R**2 * power * log ** (-2 / 3) + 12 * n * G * R * power * log ** (1 / 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -109,6 +109,7 @@ class Setting:
             calibration,
         )
         setting._refuse_what_has_no_proof(aggregation)
+        setting.mixing(1)  # refuses what gossip cannot be accelerated on
         return setting
 
     def _refuse_what_has_no_proof(self, aggregation: Aggregation | None) -> None:
@@ -125,7 +126,7 @@ class Setting:
                 hint = "the noise covers the exact matrix of gossip, and changing or failing links have another"
                 raise PrivacyError.of("topology", self.topology.name, "a fixed network for noise after gossip", hint)
             drifts = self.problem.l2 or self.strong_convexity
-            if drifts and not math.isfinite(self._radius):
+            if drifts and not self.bounded:
                 hint = "decisions are part of what is gossiped raw, and their float32 roundings need a bound"
                 raise PrivacyError.of("domain", self.problem.domain, "a bounded set with l2 or strong convexity", hint)
             if len(set(self.budgets)) > 1:
@@ -152,12 +153,17 @@ class Setting:
     @property
     def bound(self) -> float:
         """G + 2 alpha R: how fast the loss and its strongly convex part change, and the largest norm of d_i / L."""
-        bound, radius = bound_and_radius(self.problem, self.clip)
-        return bound + 2 * self.strong_convexity * radius
+        return bound_and_radius(self.problem, self.clip)[0] + 2 * self.strong_convexity * self.radius
 
     @property
-    def _radius(self) -> float:
-        return self.problem.domain.radius
+    def radius(self) -> float:
+        """R; G where the decision set has no bound."""
+        return bound_and_radius(self.problem, self.clip)[1]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the decision set is."""
+        return math.isfinite(self.problem.domain.radius)
 
     def mixing(self, steps: int) -> AcceleratedGossip | Gossip:
         """Accelerated gossip; plain on a network that changes, for which there is no acceleration."""
@@ -177,15 +183,13 @@ class Setting:
         self,
         blocks: Iterable[int],
         aggregation: Aggregation | None,
-        update: Callable[[int], Update],
-        gossip_steps: Callable[[int], int],
+        update: Update,
+        gossip_steps: int | None = None,
     ) -> Chosen:
-        """The block and the aggregation with the smallest bound on regret among those to choose from."""
+        """The block and the aggregation with the smallest bound on regret; as many gossip steps as steps by default."""
         aggregations: tuple[Aggregation, ...] = (aggregation,) if aggregation else self._aggregations()
-        options = [
-            self._with(block, gossip_steps(block), each, update(block)) for block in blocks for each in aggregations
-        ]
-        return min(options, key=lambda chosen: self.regret_bound(chosen, update(chosen.block)))
+        options = [self._with(block, gossip_steps or block, each, update) for block in blocks for each in aggregations]
+        return min(options, key=lambda chosen: self.regret_bound(chosen, update))
 
     def _aggregations(self) -> tuple[Aggregation, ...]:
         if self.published:
@@ -233,28 +237,23 @@ class Setting:
 
     def _printed_scale(self) -> float:
         """Theorems 3.6 and 3.9: 6 sqrt(d) (G + alpha R) (2 + log2 T) / epsilon."""
-        bound = self.clip.norm + (self.strong_convexity * self._radius if self.strong_convexity else 0.0)
-        height = 2 + math.log2(self.horizon)
+        bound, height = self.clip.norm + self.strong_convexity * self.radius, 2 + math.log2(self.horizon)
         return 6 * math.sqrt(self.problem.dim) * bound * height / self.budgets[0].epsilon
 
     def h(self, chosen: Chosen) -> float:
         """The weight that makes `regret_bound` smallest, or alpha L, as in Corollaries 3.8 and 3.11."""
         if self.strong_convexity:
             return self.regularization * self.strong_convexity * chosen.block
-        bound, radius = bound_and_radius(self.problem, self.clip)
-        return self.regularization * bound / radius * math.sqrt(self.horizon * chosen.cost.total / 2)
+        return self.regularization * self.bound / self.radius * math.sqrt(self.horizon * chosen.cost.total / 2)
 
     def regret_bound(self, chosen: Chosen, update: Update) -> float:
         """The bound of `block_rule` on the average over learners of R_{T,i}, with the weight that is used."""
-        _, radius = bound_and_radius(self.problem, self.clip)
         # x(z) has the weight of exchange z - 1, and x(1), which has none, costs no more than x(2).
         exchanges = np.maximum(1, np.arange(math.ceil(self.horizon / chosen.block)))
         weight = self.weight(chosen, update)(exchanges)
         moved = float(np.sum(chosen.block * chosen.cost.total * self.bound**2 / weight))
-        iterations = getattr(update, "iterations", None)
-        # Jaggi 2013: after k steps F is within 8 W R^2 / (k + 2) of its minimum, so x within 4 R / sqrt(k + 2).
-        inexact = 12 * self.bound * radius * self.horizon / math.sqrt(iterations + 2) if iterations else 0.0
-        return self.topology.learners * (self.h(chosen) * radius**2 + moved + inexact)
+        inexact = 3 * self.bound * update.error * self.radius * self.horizon
+        return self.topology.learners * (self.h(chosen) * self.radius**2 + moved + inexact)
 
     def weight(self, chosen: Chosen, update: Update) -> Weight:
         """Alpha (z - 1 - lag) L + 2h."""
@@ -264,9 +263,9 @@ class Setting:
         """All of it; `h` and `corollary` where they are as printed."""
         weight = self.weight(chosen, update)
         weight = weight if h is None else replace(weight, h=self.regularization * h)
-        ours = self.regret_bound(chosen, update) if h is None and math.isfinite(self._radius) else None
-        sharp = self.problem.lipschitz is not None and self.problem.lipschitz <= self.clip.norm * (1 + 1e-9)
-        exact = corollary if self.regularization == 1.0 else None
+        clips_nothing = self.problem.lipschitz is not None and self.problem.lipschitz <= self.clip.norm * (1 + 1e-9)
+        printed = corollary if self.regularization == 1.0 else None
+        bound = printed if self.published else self.regret_bound(chosen, update)
         parameters: dict[str, object] = {"block": chosen.block}
         if chosen.gossip_steps != chosen.block:
             parameters["gossip steps a block"] = chosen.gossip_steps
@@ -286,7 +285,7 @@ class Setting:
             public={"weight": weight},
             releases=(chosen.release,),
             parameters=parameters,
-            regret_bound=(exact if self.published else ours) if sharp else None,
+            regret_bound=bound if clips_nothing and self.bounded else None,
         )
 
     def _learner(self, chosen: Chosen, update: Update) -> BlockLearner:
