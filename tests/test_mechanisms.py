@@ -18,7 +18,7 @@ from scipy.linalg import toeplitz
 
 import gossamer.mechanisms
 from gossamer import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Additive, Factorized, Independent, TreeSum, factorized, pairs
+from gossamer.mechanisms import Additive, Factorized, Gossiped, Independent, Prefix, TreeSum, factorized, pairs
 from gossamer.mechanisms.factors import Buffered, Dense, SquareRoot, square_root
 from gossamer.mechanisms.tree import LIMIT, _weights
 from gossamer.privacy import Budget, FastNoise, Gaussian, Pure, Scale, Sensitivity
@@ -596,3 +596,123 @@ def test_the_loss_on_a_lattice_counts_the_rounding():
     scale = rounded.scales["noise"][0]
     assert rounded.losses[0].mu == pytest.approx((2.0 + 5 * scale.grid) / scale.value, rel=1e-12)
     assert rounded.losses[0].mu > 2.0 / scale.value
+
+
+# Average errors, running sums, and noise after gossip
+
+
+@every_mechanism
+def test_the_mean_error_is_the_mean_row_norm_of_what_is_summed(name):
+    """Of prefix sums, whatever is released: exact, or above (of a factorisation by at most a quarter)."""
+    mechanism = instances()[name]
+    for rows in (1, 2, 3, 7, 8, ROWS - 1, ROWS):
+        sums = np.linalg.solve(strategy(mechanism, rows)[:rows, :rows].T, np.tri(rows).T).T
+        exact = (sums**2).sum(axis=1)
+        if isinstance(mechanism, Factorized):
+            assert (1 - 1e-6) * exact.mean() <= mechanism.mean_error(rows) <= 1.25 * exact.mean()
+        elif mechanism.horizon is None and isinstance(mechanism, TreeSum):
+            assert_allclose(mechanism.mean_error(rows), exact.max(), rtol=1e-6)
+        else:
+            assert_allclose(mechanism.mean_error(rows), exact.mean(), rtol=1e-6)
+
+
+def test_mean_errors_of_long_horizons_and_of_too_long_ones():
+    counted = np.array([bin(leaf).count("1") for leaf in range(1, 5001)])
+    tree = TreeSum((), horizon=5000)
+    for rows in (1, 2, 1000, 4095, 4096, 5000):
+        assert_allclose(tree.mean_error(rows), counted[:rows].mean())
+    for mechanism in (tree, Independent((), horizon=5000), Factorized.blt((), 5000)):
+        with pytest.raises(PrivacyError, match="5,001 releases were asked for"):
+            mechanism.mean_error(5001)
+
+
+@pytest.mark.parametrize("name", ["independent laplace", "tree laplace", "blt"])
+def test_running_sums_are_the_same_whether_values_or_sums_are_released(name):
+    """Increments add up to the total, and both are functions of what the mechanism alone releases."""
+    mechanism, values, draws = instances()[name], normal(ROWS, *SHAPE), normal(ROWS, *SHAPE, seed=1)
+
+    @jax.jit
+    def run(values, draws):
+        def step(prefix, given):
+            increment, prefix = prefix.release(mechanism, given[0], {"noise": given[1]}, {"noise": jnp.float32(0)})
+            return prefix, (increment, prefix.total)
+
+        return jax.lax.scan(step, Prefix.start(mechanism), (values, draws))[1]
+
+    increments, totals = (np.asarray(each) for each in run(jnp.asarray(values), jnp.asarray(draws)))
+    released = releases(mechanism, values, draws)
+    sums = released if mechanism.sums else np.cumsum(released, axis=0)
+    assert_allclose(totals, sums, atol=1e-5)
+    assert_allclose(np.cumsum(increments, axis=0), sums, atol=1e-5)
+    assert mechanism.sums == (name != "independent laplace")
+
+
+def mixed(learners, seed):
+    """A gossip matrix: rows and columns sum to 1, and some weights are negative."""
+    random = np.random.default_rng(seed).normal(size=(learners, learners)) / learners
+    columns = random.mean(axis=0, keepdims=True)
+    return random - columns - random.mean(axis=1, keepdims=True) + columns.mean() + 1 / learners
+
+
+def stacked_size(law, moves):
+    """How far the releases of all learners, axes (learner, coordinate), move together, in the measure of the proof."""
+    if law == "laplace":
+        return np.abs(moves).sum()
+    each = np.linalg.norm(moves, axis=1)
+    return each.sum() if law == "l2-laplace" else np.linalg.norm(each)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    law=st.sampled_from(["laplace", "l2-laplace", "gaussian"]), learners=st.integers(1, 7), seed=st.integers(0, 10**6)
+)
+def test_the_spread_is_how_far_one_value_moves_all_releases(law, learners, seed):
+    """For any move of any learner's value no more, and for the worst learner's exactly so much."""
+    matrix, move = mixed(learners, seed), np.random.default_rng(seed + 1).normal(size=3)
+    after = Gossiped.of(TreeSum((3,), horizon=5, law=law), matrix)
+    size = np.abs(move).sum() if law == "laplace" else np.linalg.norm(move)
+    moved = [stacked_size(law, np.outer(matrix[:, j], move)) for j in range(learners)]
+    assert_allclose(max(moved), after.spread * size, rtol=1e-9)
+    sensitivity = Sensitivity(l1=2.0, l2=1.5)
+    scales = after.scales(sensitivity, BUDGET)["noise"], after.inner.scales(sensitivity, BUDGET)["noise"]
+    assert_allclose(scales[0], after.spread * scales[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("law", ["laplace", "l2-laplace", "gaussian"])
+def test_after_gossip_a_position_has_spent_what_was_spent_one_before(law):
+    matrix = mixed(4, 3)
+    after = Gossiped.of(TreeSum(SHAPE, horizon=6, law=law), matrix)
+    release = after.at_scale(UNIT, noise=2.0)
+    inner = after.inner.at_scale(Sensitivity(after.spread, after.spread), noise=2.0)
+    assert after.horizon == 7
+    assert release.spent(0).epsilon(0.1) == release.spent(1).epsilon(0.1) == 0
+    for position in range(2, 8):
+        assert release.spent(position) == inner.spent(position - 1)
+        assert after.touched(position) == 4 * after.inner.touched(position - 1)
+    assert (after.order, after.sums, after.laws()) == (after.inner.order, True, after.inner.laws())
+    with pytest.raises(PrivacyError, match="8 releases were asked for"):
+        release.spent(8)
+    (loss,) = after.calibrate(UNIT, BUDGET).losses
+    assert 0.999 * BUDGET.epsilon < loss.epsilon(BUDGET.delta) <= BUDGET.epsilon
+
+
+@pytest.mark.parametrize("law", ["laplace", "l2-laplace", "gaussian"])
+def test_rounding_after_gossip_is_counted_for_every_learner(law):
+    """Each of the stacked values moves by a spacing more in every coordinate, whatever the matrix is."""
+    matrix, grid = mixed(4, 3), 2.0**-8
+    after = Gossiped.of(TreeSum((3,), horizon=6, law=law), matrix)
+    grown, order = after.rounded(UNIT, grid), after.order
+    everywhere = stacked_size(law, np.full((4, 3), grid))
+    assert_allclose(after.spread * (grown.of(order) - UNIT.of(order)), everywhere, rtol=1e-9)
+
+
+def test_after_gossip_nothing_is_released_first_and_then_all_but_the_first_value():
+    after, inner = Gossiped.of(TreeSum(SHAPE, horizon=ROWS - 1), np.eye(1)), TreeSum(SHAPE, horizon=ROWS - 1)
+    values, draws = normal(ROWS, *SHAPE), normal(ROWS, *SHAPE, seed=1)
+    shown = alone(after, values, draws)
+    assert_array_equal(shown[0], 0)
+    assert_array_equal(shown[1:], alone(inner, values[1:], draws[1:]))
+    longer = (np.concatenate([each, each[-1:]]) for each in (values, draws))
+    assert np.isnan(alone(after, *longer)[ROWS]).all()
+    with pytest.raises(ConfigurationError, match=r"horizon: got None.*no endless form"):
+        Gossiped.of(TreeSum(SHAPE), np.eye(2))

@@ -231,8 +231,8 @@ class Setting:
         return mechanism.calibrate(sensitivity, self.budgets[:1])
 
     def _with_rounding(self, sensitivity: Sensitivity, block: int) -> Sensitivity:
-        """Gossip in float32 adds n products for each of n learners: off by n 2^-24 of the largest d_j at most."""
-        largest = 2 * self.topology.learners**2 * _ROUNDING * block * self.bound
+        """With float32: gossip adds n products for each of n learners, and two terms are added to d_j before it."""
+        largest = 2 * (self.topology.learners**2 + 2) * _ROUNDING * block * self.bound
         return Sensitivity(sensitivity.l1 + largest * math.sqrt(self.problem.dim), sensitivity.l2 + largest)
 
     def _printed_scale(self) -> float:

@@ -162,16 +162,17 @@ class Factorized(Additive):
         return self.factor.error(rows)
 
     def mean_error(self, rows: int) -> float:
-        """At most the variance of the noise in the first `rows` prefixes, averaged, for draws of variance 1.
+        """The variance of the noise in the first `rows` prefixes, averaged, for draws of variance 1: an upper bound.
 
-        The variance is concave in the length of the prefix, so the middle of every quarter is above its mean.
+        For Toeplitz factors the variance is concave in the length, so at the middle of a quarter it is above the mean.
 
         >>> mechanism = Factorized.toeplitz((), 1024)
         >>> 2.9 < mechanism.mean_error(1024) < mechanism.max_error(1024)
         True
         """
         self.require(check_count("rows", rows))
-        return sum(self.factor.error(math.ceil(rows * quarter)) for quarter in (0.125, 0.375, 0.625, 0.875)) / 4
+        middles = (min(rows, math.ceil(rows * share + 0.5)) for share in (0.125, 0.375, 0.625, 0.875))
+        return sum(map(self.factor.error, middles)) / 4
 
     def overflow(self) -> float:
         """Of every coordinate; certain without an end."""

@@ -110,14 +110,16 @@ class Gossiped(Mechanism):
 
     def overflow(self) -> float:
         """Of any learner."""
-        return self.learners * self.inner.overflow()
+        return min(1.0, self.learners * self.inner.overflow())
 
     def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
         """On a lattice: the values of all learners are rounded, after gossip."""
-        own = self.inner.rounded(Sensitivity(0.0, 0.0), grid)
+        own = self.inner.rounded(sensitivity, grid)
         together = math.sqrt(self.learners) if self.inner.law == "gaussian" else self.learners
         share = together / self.spread
-        return Sensitivity(sensitivity.l1 + share * own.l1, sensitivity.l2 + share * own.l2)
+        return Sensitivity(
+            sensitivity.l1 + share * (own.l1 - sensitivity.l1), sensitivity.l2 + share * (own.l2 - sensitivity.l2)
+        )
 
     def _stacked(self, sensitivity: Sensitivity) -> Sensitivity:
         return Sensitivity(self.spread * sensitivity.l1, self.spread * sensitivity.l2)

@@ -2,11 +2,17 @@
 
 from collections.abc import Mapping
 
-from gossamer.auditing.attacks import pd_ogd
+from gossamer.auditing.attacks import mechanisms, pd_ftgl, pd_ogd
 from gossamer.auditing.attacks.base import Attack, Case, Kind, ReleaseCase, samples
-from gossamer.auditing.attacks.mechanisms import MECHANISMS
 
-ATTACKS: Mapping[str, tuple[Attack, ...]] = {"pd_ogd": pd_ogd.ATTACKS}
+ATTACKS: Mapping[str, tuple[Attack, ...]] = {
+    "pd_ogd": pd_ogd.ATTACKS,
+    "pd_ftgl": pd_ftgl.ATTACKS,
+    "pd_ocg": pd_ftgl.PD_OCG,
+}
 """Attacks by the name of the algorithm."""
+
+MECHANISMS: Mapping[str, tuple[Attack, ...]] = {**mechanisms.MECHANISMS, "Gossiped": pd_ftgl.GOSSIPED}
+"""Attacks by the name of the mechanism."""
 
 __all__ = ["ATTACKS", "MECHANISMS", "Attack", "Case", "Kind", "ReleaseCase", "samples"]
