@@ -1,10 +1,13 @@
 """The plain NumPy loops that the simulator is measured against: one readable round after the other.
 
 They are vectorised over learners, as a careful user would write them, draw their noise with NumPy's own samplers, and
-do the same arithmetic as `noisy_ogd` and `noisy_federated`.
+do the same arithmetic as `noisy_ogd`, `noisy_federated` and `pd_ftgl`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,3 +53,62 @@ def federated_logreg(x: Floats, y: Floats, step: float, scale: float, rng: np.ra
             local -= step * (slopes[:, None] * x[r, k] + scale * noise)
         model = model - np.mean(model - local, axis=0)
     return losses
+
+
+class Letter(NamedTuple):
+    """What `pd_ftgl` needs beside samples: P and theta of gossip, L, 2h, clip, the radius of the trace-norm ball."""
+
+    mixing: Floats
+    theta: float
+    block: int
+    weight: float
+    clip: float
+    radius: float
+
+
+def pd_ftgl(
+    x: Floats, y: NDArray[np.int32], classes: int, setting: Letter, noise: Callable[[], Floats]
+) -> tuple[Floats, Floats]:
+    """PD-FTGL, noise before coupled gossip, tree sums: softmax losses, one sample per learner and round.
+
+    Axes: x (round, learner, feature), y (round, learner); `noise` draws (learner, class, feature). Returns the mean
+    loss of every learner's decision on all learners' samples in each round, and the last decisions.
+    """
+    rounds, learners, features = x.shape
+    shape, own = (learners, classes, features), np.arange(learners)
+    decisions, gradients, sums, released = (np.zeros(shape, np.float32) for _ in range(4))
+    now, before = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    nodes: list[Floats] = [np.zeros(shape, np.float32) for _ in range(rounds.bit_length())]
+    losses = np.empty((rounds, learners), np.float32)
+    leaf = 0
+    for t in range(rounds):
+        scores = x[t] @ decisions.transpose(0, 2, 1)  # (learner whose decision, learner whose sample, class)
+        scores -= scores.max(axis=2, keepdims=True)
+        powers = np.exp(scores)
+        totals = powers.sum(axis=2)
+        losses[t] = np.mean(np.log(totals) - scores[:, own, y[t]], axis=1)
+        slopes = powers[own, own] / totals[own, own, None]
+        slopes[own, y[t]] -= 1
+        norms = np.linalg.norm(slopes, axis=1) * np.linalg.norm(x[t], axis=1)
+        slopes *= np.minimum(1, setting.clip / np.maximum(norms, 1e-30))[:, None]
+        gradients += slopes[:, :, None] * x[t][:, None, :]
+        mixed = np.tensordot(setting.mixing, now, axes=1)
+        now, before = (1 + setting.theta) * mixed - setting.theta * before, now
+        if (t + 1) % setting.block == 0:
+            leaf += 1
+            nodes[(leaf & -leaf).bit_length() - 1] = noise()
+            sums += gradients
+            noisy = sums + sum(node for level, node in enumerate(nodes) if leaf >> level & 1)
+            decisions = project_on_trace_norm_ball(-now / setting.weight, setting.radius)
+            now, before = now + (noisy - released), before + (noisy - released)
+            released, gradients = noisy, np.zeros(shape, np.float32)
+    return losses, decisions
+
+
+def project_on_trace_norm_ball(matrices: Floats, radius: float) -> Floats:
+    """Each matrix of a stack by its own singular values, projected on the l1 ball."""
+    left, values, right = np.linalg.svd(matrices, full_matrices=False)
+    surplus = (np.cumsum(values, axis=1) - radius) / np.arange(1, values.shape[1] + 1)
+    kept = (values > surplus).sum(axis=1)
+    threshold = np.maximum(0, np.take_along_axis(surplus, kept[:, None] - 1, axis=1))
+    return np.asarray((left * np.maximum(values - threshold, 0)[:, None, :]) @ right, np.float32)

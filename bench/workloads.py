@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from bench import loops
-from gossamer import FastNoise, Rate, Run, algorithms, problems, sets, simulate, streams, topology
-from gossamer.core import Algorithm
+from gossamer import Budget, FastNoise, Rate, Run, algorithms, problems, sets, simulate, streams, topology
+from gossamer.core import Algorithm, Every
+from gossamer.streams import Stream
 
 CHUNK = 512
+PART = 10
+"""The NumPy loop of a long workload plays one step in so many, and its time is scaled."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One line of the table: callables that each run all rounds once."""
+    """One line of the table: callables that each run all rounds once; the NumPy loop may play one in `part` of them."""
 
     name: str
     rounds: int
     gossamer: Callable[[], Run]
     numpy: Callable[[], object] | None = None
     noise: Callable[[], object] | None = None
+    part: int = 1
 
 
 def gossip_logreg(rounds: int = 20_000) -> Workload:
@@ -62,20 +67,82 @@ def federated_logreg(rounds: int = 2_000) -> Workload:
     )
 
 
-def letter_size(steps: int = 150_000) -> Workload:
-    """ad_ftgl at the size of the letter experiment of paper 000: 9 learners, 26 x 16 matrices, trace-norm ball."""
-    learners, features, classes = 9, 16, 26
-    problem = problems.Softmax(features, classes, domain=sets.TraceNormBall(10.0, (classes, features)))
+LETTER = problems.Softmax(16, 26, domain=sets.TraceNormBall(10.0, (26, 16)))
+LETTER_LEARNERS, LETTER_STEPS = 9, 150_000
+
+
+def letter_stream() -> Stream:
+    """As many samples as letter has, of the same size; every learner sees its own order of all of them, ten times."""
     rng = np.random.default_rng(0)
-    x = rng.uniform(-1, 1, (15_000, features)).astype(np.float32)
-    y = np.argmax(x @ rng.normal(size=(features, classes)), axis=1)
-    stream = streams.from_arrays(x, y, learners, seed=0, copies=10 * learners)
-    algorithm = algorithms.ad_ftgl(problem, topology.complete(learners), block=None, horizon=steps)
+    x = rng.uniform(-1, 1, (15_000, LETTER.features)).astype(np.float32)
+    y = np.argmax(x @ rng.normal(size=(LETTER.features, LETTER.classes)), axis=1)
+    return streams.from_arrays(x, y, LETTER_LEARNERS, seed=0, copies=10 * LETTER_LEARNERS)
+
+
+def letter_size(steps: int = LETTER_STEPS) -> Workload:
+    """ad_ftgl at the size of the letter experiment of paper 000: 9 learners, 26 x 16 matrices, trace-norm ball."""
+    stream = letter_stream()
+    algorithm = algorithms.ad_ftgl(LETTER, topology.complete(LETTER_LEARNERS), block=None, horizon=steps)
     return Workload(
         "ad_ftgl, letter size",
         steps,
         lambda: simulate(algorithm, stream, steps, seed=0, progress=False),
     )
+
+
+def private_letter_size(steps: int = LETTER_STEPS) -> Workload:
+    """pd_ftgl at the same size with blocks of eq. (7), as the NumPy loop does it, which plays a part of the steps."""
+    network = topology.complete(LETTER_LEARNERS)
+    stream, algorithm = letter_stream(), private_letter(topology.accelerated_block(network, steps), steps)
+    part, setting = stream.read(0, steps // PART), letter_setting(algorithm)
+    scale, shape = algorithm.scales_of("gradient")[0].value, (LETTER_LEARNERS, LETTER.classes, LETTER.features)
+    rng = np.random.default_rng(0)
+
+    def noise() -> loops.Floats:
+        return rng.laplace(scale=scale, size=shape).astype(np.float32)
+
+    return Workload(
+        f"pd_ftgl, letter size, L={length_of(algorithm)}",
+        steps,
+        lambda: simulate(algorithm, stream, steps, seed=0, progress=False),
+        lambda: loops.pd_ftgl(part.x, part.y, LETTER.classes, setting, noise),
+        lambda: _noise_alone(algorithm, steps // length_of(algorithm)),
+        part=PART,
+    )
+
+
+def ruled_letter_size(steps: int = LETTER_STEPS) -> Workload:
+    """The same with block and noise by the rule."""
+    stream, algorithm = letter_stream(), private_letter(None, steps)
+    return Workload(
+        f"pd_ftgl, letter size, L={length_of(algorithm)} (rule)",
+        steps,
+        lambda: simulate(algorithm, stream, steps, seed=0, progress=False),
+        noise=lambda: _noise_alone(algorithm, steps // length_of(algorithm)),
+    )
+
+
+def private_letter(block: int | None, steps: int) -> Algorithm:
+    """PD-FTGL with Laplace noise before gossip, epsilon 10, clip 1: a tree with the given block, or all by the rule."""
+    network, budget = topology.complete(LETTER_LEARNERS), Budget(10.0)
+    aggregation: Literal["tree"] | None = "tree" if block else None
+    return algorithms.pd_ftgl(
+        LETTER, network, horizon=steps, budget=budget, clip=1.0, block=block, aggregation=aggregation
+    )
+
+
+def letter_setting(algorithm: Algorithm) -> loops.Letter:
+    """What the NumPy loop needs to do the same as this algorithm."""
+    assert isinstance(algorithm.topology, topology.FixedTopology)
+    weight = float(algorithm.public["weight"](np.arange(1, 2))[0])
+    theta, mixing = topology.accelerated_theta(algorithm.topology), algorithm.topology.matrix().astype(np.float32)
+    return loops.Letter(mixing, theta, length_of(algorithm), weight, clip=1.0, radius=LETTER.domain.radius)
+
+
+def length_of(algorithm: Algorithm) -> int:
+    """Steps a block."""
+    assert isinstance(algorithm.schedule, Every)
+    return algorithm.schedule.block
 
 
 def _samples(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
