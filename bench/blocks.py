@@ -31,6 +31,7 @@ from gossamer.streams.pages import Generated
 # Bounds: d, n and epsilon at which the corollaries' bounds are below what no play can exceed, and two decades of T.
 DIM, LEARNERS, BOUND_BUDGET, ALPHA = 2, 2, Budget(100.0), 1.0
 LONG, SHORT = (30_000, 300_000, 3_000_000), (3_000, 30_000, 300_000)
+LONGEST = (100_000, 1_000_000, 10_000_000)
 BALL = problems.Linear(DIM, feature_bound=1.0, domain=sets.L2Ball(1.0))
 TWIN = problems.Linear(DIM, l2=ALPHA, feature_bound=1.0, domain=sets.L2Ball(1.0))
 
@@ -118,7 +119,7 @@ class Case:
 
 CASES = (
     Case("3.7: pd_ftgl", algorithms.pd_ftgl, published=True),
-    Case("3.8: pd_ftgl, strongly convex", algorithms.pd_ftgl, strongly=True, published=True),
+    Case("3.8: pd_ftgl, strongly convex", algorithms.pd_ftgl, strongly=True, published=True, horizons=LONGEST),
     Case("3.10: pd_ocg", algorithms.pd_ocg, published=True),
     Case("3.11: pd_ocg, strongly convex", algorithms.pd_ocg, strongly=True, published=True),
     Case("ours: pd_ftgl", algorithms.pd_ftgl, horizons=SHORT),
@@ -196,7 +197,7 @@ def means(regrets: Mapping[int, Regret]) -> dict[int, float]:
 
 def first_below(case: Case, share: float = 1.0) -> float:
     """The T from which on the bound is below this share of the trivial one, to a tenth of a decade."""
-    tenths = (round(10 ** (k / 10), -2) for k in range(30, 150))
+    tenths = (round(10 ** (k / 10), -2) for k in range(40, 150))
     return next(steps for steps in tenths if case.bound(int(steps)) < share * case.trivial(int(steps)))
 
 
@@ -398,6 +399,7 @@ def cost_of(graph: topology.FixedTopology, horizon: int, length: int, gossip: Co
         lag=0,
         coupled=gossip == "coupled",
         before=True,
+        growing=False,
     )
 
 

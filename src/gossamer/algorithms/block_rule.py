@@ -5,7 +5,8 @@ Proj(-z_i / W), as in eq. (6) of paper 000. Let y be the decision of some averag
 
     f_j(x_i) - f_j(u)  <=  <g_j, y - u> + G |x_j - y| + G |x_i - x_j|,            |x_i - x_j| <= |z_i - z_j| / W,
 
-so that the average over learners of regret / n is at most W R^2 / 2 + (T / W) K, where K is the sum of
+so that, for losses that do not react to decisions, the average over learners of the expected regret / n is at most
+W R^2 / 2 + (T / W) K, where K is the sum of
 
     lag           2 L G^2                x(z) does not know the last two blocks, whose gradients move y by L G / W each
     disagreement  3 G E|z_i - zbar|      of the gradients, however they are dealt
@@ -37,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.algorithms.steps import noise_energy
-from gossamer.mechanisms import Additive, Calibrated, Gossiped, Independent
+from gossamer.mechanisms import Additive, Calibrated, Gossiped, Independent, TreeSum
 from gossamer.topology import Topology, accelerated_theta
 
 _FORGOTTEN = 1e-10  # gossip steps are followed until this share of a disagreement is left
@@ -113,6 +114,7 @@ def cost(
     lag: int,
     coupled: bool,
     before: bool,
+    growing: bool,
 ) -> Cost:
     """K / G^2 of blocks of so many steps with this noise.
 
@@ -126,26 +128,31 @@ def cost(
         lag: blocks by which the update is late.
         coupled: whether gossip is carried on from block to block.
         before: whether noise is added before gossip.
+        growing: whether the weight grows, so that early blocks count more.
     """
     n = modes.learners
     once, later = modes.at(gossip_steps), modes.blocks(gossip_steps)
     forgotten = np.abs(later).max(axis=1, initial=0.0).sum() if coupled else blocks / 2 * modes.left(gossip_steps)
     mechanism = release.mechanism.inner if isinstance(release.mechanism, Gossiped) else release.mechanism
-    energy = _energy(release) / bound**2
-    sums = mechanism.mean_error(blocks if before else blocks - 1)
-    common, apart = (math.sqrt(energy * sums * share) for share in _shares(once, later, n, coupled, before))
+    mean, largest = (energy / bound**2 for energy in _energies(release))
+    rows = blocks if before else blocks - 1
+    # Sums of fresh and of Toeplitz noise only grow: their early means are below the whole one. Those of a tree are not.
+    sums = mechanism.max_error(rows) if growing and isinstance(mechanism, TreeSum) else mechanism.mean_error(rows)
+    with_all, with_one = _shares(once, later, n, coupled, before)
+    common, apart = math.sqrt(mean * sums * with_all), math.sqrt(largest * sums * with_one)
     noise = math.hypot(common, apart) + 2 * apart
     if isinstance(mechanism, Independent):
-        disagreement = energy * _fresh_disagreement(once, later, n, blocks, coupled, before)
-        noise = min(noise, (3 + lag) / 2 * energy / (n * block) + 3 * math.sqrt(disagreement))
+        disagreement = largest * _fresh_disagreement(once, later, n, blocks, coupled, before)
+        noise = min(noise, (3 + lag) / 2 * mean / (n * block) + 3 * math.sqrt(disagreement))
     return Cost(float((2 + lag) * block), 3 * block * float(forgotten), noise)
 
 
-def _energy(release: Calibrated[Additive] | Calibrated[Gossiped]) -> float:
-    """The mean squared norm of one draw, over learners."""
+def _energies(release: Calibrated[Additive] | Calibrated[Gossiped]) -> tuple[float, float]:
+    """The expected squared norm of one draw: averaged over learners, and of the learner with the most noise."""
     (scales,) = release.scales.values()
     (spec,) = release.mechanism.noise("speak").values()
-    return noise_energy(spec) * sum(scale.value**2 for scale in scales) / len(scales)
+    squares = [noise_energy(spec) * scale.value**2 for scale in scales]
+    return sum(squares) / len(squares), max(squares)
 
 
 def _shares(
@@ -153,8 +160,8 @@ def _shares(
 ) -> tuple[float, float]:
     """The squared noise in the average dual, and in the disagreement with it, for sums with noise of squared size 1.
 
-    Coupled, a dual is sum_k p_kL (N_k - N_(k+1)) with N_k the noisy sum of k blocks ago: by parts, no larger than
-    |p_L| + sum_k |p_(k+1)L - p_kL| times the largest.
+    Coupled, a dual is sum_k p_kL (N_k - N_(k+1)) with N_k the noisy sum of k blocks ago: by parts, and by Minkowski's
+    inequality over time, no larger than |p_L| + sum_k |p_(k+1)L - p_kL| times the root mean square of the sums.
     """
     if not before:
         return 1 / n, 1 - 1 / n
@@ -184,7 +191,7 @@ def lengths(horizon: int, *also: int) -> list[int]:
     return sorted({length for length in (*powers, *also) if 1 <= length <= most})
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)
 def modes_of(topology: Topology, most: int) -> Modes:
     """`Modes.of`, remembered."""
     return Modes.of(topology, most)

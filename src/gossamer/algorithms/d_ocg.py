@@ -66,7 +66,7 @@ def d_ocg(
     if gossip_steps is None:
         steps = min(length, coupled_block(topology)) if topology.learners > 1 else 1
     else:
-        steps = check_count("gossip_steps", gossip_steps)
+        steps = check_count("gossip_steps", gossip_steps, most=length)
     mixing, update = AcceleratedGossip(steps), ConditionalGradient(length)
     mixing.check(topology)
     options: dict[str, Any] = {"strong_convexity": strong_convexity, "regularization": regularization}

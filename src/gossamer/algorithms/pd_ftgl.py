@@ -32,7 +32,7 @@ from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import AdditiveLaw
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
-from gossamer.topology import FixedTopology, Topology, accelerated_block
+from gossamer.topology import Topology, accelerated_block
 
 
 def pd_ftgl(
@@ -109,31 +109,31 @@ def pd_ftgl(
         return setting.algorithm(chosen, update, h=None, corollary=None)
     corollary = corollary_3_8 if strong_convexity else corollary_3_7
     h, bound = corollary(setting, chosen.block)
-    return setting.algorithm(chosen, update, h=h, corollary=bound if block is None else None)
+    return setting.algorithm(chosen, update, h=h, corollary=bound if block is None and setting.semidefinite else None)
 
 
 def _blocks(setting: Setting) -> list[int]:
     """The blocks to choose from: that of eq. (7) as printed, or a grid that contains it."""
-    if not isinstance(setting.topology, FixedTopology):
-        hint = "on a network that changes nothing is known about how fast gossip converges: try block=16"
+    if not setting.mixes_as_known:
+        hint = "on a network that changes, or is very large, nothing is known about how fast gossip converges: try 16"
         raise ConfigurationError("block", None, "a whole number", hint)
     printed = accelerated_block(setting.topology, setting.horizon) if setting.topology.learners > 1 else 1
     return [printed] if setting.published else block_rule.lengths(setting.horizon, printed)
 
 
 def corollary_3_7(setting: Setting, block: int) -> tuple[float, float]:
-    """H and the bound on E[R_{T,i}] of Corollary 3.7: convex losses."""
+    """The h and the bound on E[R_{T,i}] of Corollary 3.7: convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.clip.norm, setting.radius, setting.budgets[0].epsilon
+    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
     log = 2 + math.log2(T)
     h = G * math.sqrt(14 * block * T * log) / R
     return h, 7 * n * G * R * math.sqrt(block * T * log) + 4 * n * d * G * R * log**1.5 * math.sqrt(T / block) / epsilon
 
 
 def corollary_3_8(setting: Setting, block: int) -> tuple[float, float]:
-    """H and the bound of Corollary 3.8: strongly convex losses. The printed noise term lacks a factor G; it is here."""
+    """The h and the bound of Corollary 3.8: strongly convex losses. Its printed noise term lacks a factor G."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.clip.norm, setting.radius, setting.budgets[0].epsilon
+    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
     alpha = setting.strong_convexity
     wide = G + 2 * alpha * R
     lag = 24 * n * G * block * wide * (1 + math.log(T / block)) / alpha

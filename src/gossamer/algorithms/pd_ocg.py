@@ -24,7 +24,7 @@ from gossamer.core import Algorithm
 from gossamer.mechanisms import AdditiveLaw
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
-from gossamer.topology import FixedTopology, Topology, accelerated_block
+from gossamer.topology import Topology, accelerated_block
 
 
 def pd_ocg(
@@ -59,7 +59,8 @@ def pd_ocg(
         strong_convexity: alpha of every sample's loss.
         block: L, steps and oracle calls a block; None takes that of Corollary 3.10, sqrt(T), or 3.11,
             (T / ln T)^(2/3), for strongly convex losses.
-        gossip_steps: L', steps of gossip a block; None takes eq. (10), at most L (and L on a network that changes).
+        gossip_steps: L', steps of gossip a block, at most L; None takes eq. (10), or L where that is less or nothing is
+            known.
         regularization: multiplies h: the best one by `gossamer.algorithms.block_rule`, that of Corollary 3.10
             (published), or alpha L (strongly convex, Corollary 3.11).
         calibration: "tight" is the smallest noise that we can prove; "published" is as printed.
@@ -88,13 +89,15 @@ def pd_ocg(
     )
     length = projection_free_block(setting.horizon, strong_convexity) if block is None else check_count("block", block)
     update = ConditionalGradient(length)
-    steps = _gossip_steps(setting, length) if gossip_steps is None else check_count("gossip_steps", gossip_steps)
+    needed = _gossip_steps(setting)
+    steps = min(length, needed) if gossip_steps is None else check_count("gossip_steps", gossip_steps, most=length)
     chosen = setting.choose([length], aggregation, update, steps)
     if not setting.published:
         return setting.algorithm(chosen, update, h=None, corollary=None)
     corollary = corollary_3_11 if strong_convexity else corollary_3_10
     h, bound = corollary(setting, length)
-    return setting.algorithm(chosen, update, h=h, corollary=bound if block is None else None)
+    as_printed = block is None and gossip_steps is None and needed <= length and setting.semidefinite
+    return setting.algorithm(chosen, update, h=h, corollary=bound if as_printed else None)
 
 
 def projection_free_block(horizon: int, strong_convexity: float) -> int:
@@ -107,25 +110,25 @@ def projection_free_block(horizon: int, strong_convexity: float) -> int:
     return max(1, int(length))
 
 
-def _gossip_steps(setting: Setting, block: int) -> int:
-    """Eq. (10); the corollaries assume that it is below L."""
-    if not isinstance(setting.topology, FixedTopology) or setting.topology.learners == 1:
-        return block
-    return min(block, accelerated_block(setting.topology, setting.horizon))
+def _gossip_steps(setting: Setting) -> int:
+    """Eq. (10), which the corollaries assume to be at most L; as many as there are steps where it says nothing."""
+    if setting.topology.learners == 1:
+        return 1
+    return accelerated_block(setting.topology, setting.horizon) if setting.mixes_as_known else setting.horizon
 
 
 def corollary_3_10(setting: Setting, block: int) -> tuple[float, float]:
-    """H and the bound on E[R_{T,i}] of Corollary 3.10: convex losses."""
+    """The h and the bound on E[R_{T,i}] of Corollary 3.10: convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.clip.norm, setting.radius, setting.budgets[0].epsilon
+    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
     noise = 4 * n * d * G * R * T**0.25 * (2 + math.log2(T)) ** 2 / epsilon
     return math.sqrt(15 * block * T) * G / R, 21 * n * G * R * T**0.75 + noise
 
 
 def corollary_3_11(setting: Setting, block: int) -> tuple[float, float]:
-    """H and the bound of Corollary 3.11: strongly convex losses."""
+    """The h and the bound of Corollary 3.11: strongly convex losses."""
     n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.clip.norm, setting.radius, setting.budgets[0].epsilon
+    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
     alpha, log, power = setting.strong_convexity, math.log(T), T ** (2 / 3)
     lag = 36 * n * G * power * (log ** (-2 / 3) + log ** (1 / 3)) * (G + 2 * alpha * R) / alpha
     inexact = n * alpha * R**2 * power * log ** (-2 / 3) + 12 * n * G * R * power * log ** (1 / 3)

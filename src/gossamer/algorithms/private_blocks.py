@@ -19,7 +19,7 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Additive, AdditiveLaw, Calibrated, Factorized, Gossiped, Independent, TreeSum
 from gossamer.privacy import Assumption, Budget, Clip, Guarantee, Observer, Sensitivity, Unit, budgets_of
 from gossamer.problems import Problem
-from gossamer.topology import AcceleratedGossip, FixedTopology, Gossip, Topology
+from gossamer.topology import DENSE_LIMIT, AcceleratedGossip, FixedTopology, Gossip, Topology
 
 NoiseAt = Literal["before-gossip", "after-gossip"]
 Coupling = Literal["coupled", "decoupled"]
@@ -156,6 +156,11 @@ class Setting:
         return bound_and_radius(self.problem, self.clip)[0] + 2 * self.strong_convexity * self.radius
 
     @property
+    def printed_bound(self) -> float:
+        """The paper's G, of which it needs the whole loss to be Lipschitz: the clip, and what l2 adds to it."""
+        return self.clip.norm + self.problem.l2 * self.radius
+
+    @property
     def radius(self) -> float:
         """R; G where the decision set has no bound."""
         return bound_and_radius(self.problem, self.clip)[1]
@@ -173,9 +178,19 @@ class Setting:
         mixing.check(self.topology)
         return mixing
 
+    @property
+    def semidefinite(self) -> bool:
+        """Whether P is positive semidefinite, as Assumption 3.4 wants it: lazy weights are."""
+        return self.mixes_as_known and bool(np.linalg.eigvalsh(self.topology.matrix()).min() >= -1e-12)
+
+    @property
+    def mixes_as_known(self) -> bool:
+        """Whether the eigenvalues of gossip are known: not on networks that change, or are too large for a matrix."""
+        return isinstance(self.topology, FixedTopology) and self.topology.learners <= DENSE_LIMIT
+
     def modes(self) -> Modes:
-        """What gossip does to disagreements; on a network that changes nothing is known, and nothing is counted."""
-        if not isinstance(self.topology, FixedTopology):
+        """What gossip does to disagreements; where that is not known, as if there were none: h is a guess then."""
+        if not self.mixes_as_known:
             return Modes(np.zeros((2, 0)), self.topology.learners)
         return block_rule.modes_of(self.topology, self.horizon)
 
@@ -209,6 +224,7 @@ class Setting:
             lag=update.lag,
             coupled=self.gossip == "coupled",
             before=self.before,
+            growing=self.strong_convexity > 0,
         )
         return Chosen(block, gossip_steps, aggregation, release, cost)
 
@@ -237,7 +253,7 @@ class Setting:
 
     def _printed_scale(self) -> float:
         """Theorems 3.6 and 3.9: 6 sqrt(d) (G + alpha R) (2 + log2 T) / epsilon."""
-        bound, height = self.clip.norm + self.strong_convexity * self.radius, 2 + math.log2(self.horizon)
+        bound, height = self.printed_bound + self.strong_convexity * self.radius, 2 + math.log2(self.horizon)
         return 6 * math.sqrt(self.problem.dim) * bound * height / self.budgets[0].epsilon
 
     def h(self, chosen: Chosen) -> float:
@@ -256,14 +272,13 @@ class Setting:
         return self.topology.learners * (self.h(chosen) * self.radius**2 + moved + inexact)
 
     def weight(self, chosen: Chosen, update: Update) -> Weight:
-        """Alpha (z - 1 - lag) L + 2h."""
+        """With the h of the rule."""
         return Weight(self.h(chosen), chosen.block, self.strong_convexity, update.lag)
 
     def algorithm(self, chosen: Chosen, update: Update, *, h: float | None, corollary: float | None) -> Algorithm:
         """All of it; `h` and `corollary` where they are as printed."""
         weight = self.weight(chosen, update)
         weight = weight if h is None else replace(weight, h=self.regularization * h)
-        clips_nothing = self.problem.lipschitz is not None and self.problem.lipschitz <= self.clip.norm * (1 + 1e-9)
         printed = corollary if self.regularization == 1.0 else None
         bound = printed if self.published else self.regret_bound(chosen, update)
         parameters: dict[str, object] = {"block": chosen.block}
@@ -285,8 +300,20 @@ class Setting:
             public={"weight": weight},
             releases=(chosen.release,),
             parameters=parameters,
-            regret_bound=bound if clips_nothing and self.bounded else None,
+            regret_bound=bound if self._bound_is_proven() else None,
         )
+
+    def _bound_is_proven(self) -> bool:
+        """Whether what the bounds assume holds: bounded decisions, gradients and convexity as said, a known gossip."""
+        gradient, convexity = self.problem.lipschitz, self.problem.strong_convexity
+        if gradient is None or convexity is None or not (self.bounded and self.mixes_as_known):
+            return False
+        parts = [
+            (bound, math.sqrt(place.stop - place.start) if self.clip.order == 1 else 1.0)
+            for place, bound in self.clip.parts(self.problem.dim)
+        ]
+        unclipped = all(gradient * root <= bound * (1 + 1e-9) for bound, root in parts)
+        return unclipped and self.strong_convexity <= convexity * (1 + 1e-9)
 
     def _learner(self, chosen: Chosen, update: Update) -> BlockLearner:
         mechanism = chosen.release.mechanism
@@ -325,8 +352,8 @@ class Setting:
             ]
         if self.published:
             reason += f"; the paper claims epsilon {claimed:g} for this noise, this is what it gives"
-        # Occurrences in one block, or in one node of a tree, add up: only fresh noise on single steps composes.
-        apart = chosen.aggregation == "independent" and chosen.block == 1
+        # Occurrences in one block, under one node, or gossiped together add up: only fresh noise on steps composes.
+        apart = self.before and chosen.aggregation == "independent" and chosen.block == 1
         return Guarantee(
             basis="published" if self.published else "proven",
             reason=reason,

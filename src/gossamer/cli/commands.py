@@ -18,6 +18,7 @@ from gossamer.cli.audit import audit_command, guarantee_of
 from gossamer.cli.calibrate import calibrate
 from gossamer.cli.config import Experiment, load
 from gossamer.cli.demo import INTRODUCTION, play
+from gossamer.cli.reproduce import reproduce
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
 from gossamer.reports import Report, Table, network_of, require_plotly, summary_table
@@ -111,6 +112,7 @@ def _report(file: Path, experiment: Experiment, run: Run, steps: int | None) -> 
 
 app.command("calibrate")(calibrate)
 app.command("audit")(audit_command)
+app.command("reproduce")(reproduce)
 
 
 @app.command("demo")

@@ -126,12 +126,13 @@ class Algorithm:
         guarantee, releases = self.guarantee, [release.keeping_back(error).on_lattice() for release in self.releases]
         if len(releases) == 1:
             guarantee = replace(guarantee, losses=releases[0].losses, deltas=releases[0].deltas)
-        return replace(self, releases=tuple(releases), guarantee=guarantee.with_sampler_error(error))
+        # The bound on regret is that of the noise before it grew.
+        return replace(self, releases=tuple(releases), guarantee=guarantee.with_sampler_error(error), regret_bound=None)
 
     def theoretical_bound(self) -> float:
         """What the expected regret is proven to stay below: R_{T,i}, with the losses of all n learners at every step.
 
-        As published for every learner i, tight for their average.
+        For losses that do not react to decisions; as published for every learner i, tight for their average.
         """
         if self.regret_bound is None:
             raise ConfigurationError(
@@ -139,7 +140,8 @@ class Algorithm:
                 self.name,
                 "an algorithm and settings with a proof",
                 "it needs a bounded decision set, gradients that the clip leaves as they are (a feature_bound says "
-                "so), and for the published form the printed parameters",
+                "so), losses as strongly convex as is said, a fixed network, noise that is not on a lattice, and as "
+                "published the printed parameters and lazy weights",
             )
         return self.regret_bound
 

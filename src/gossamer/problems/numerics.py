@@ -59,6 +59,8 @@ def weighted_sum(weights: jax.Array, x: jax.Array) -> jax.Array:
     sums = jnp.einsum(
         "...gr,grd->...gd", grouped, x.reshape(-1, group, x.shape[1]), precision=jax.lax.Precision.HIGHEST
     )
+    # Without the barrier a GPU's compiler makes one long sum of both.
+    sums = jax.lax.optimization_barrier(sums)  # type: ignore[no-untyped-call]
     return jnp.sum(sums, axis=-2)
 
 

@@ -14,7 +14,7 @@ from gossamer.sets.vectors import project_on_simplex
 
 POWER_TOLERANCE = 1e-5
 POWER_LIMIT = 1000
-SQUARINGS = 4
+SQUARINGS = 8
 
 
 @dataclass(frozen=True)

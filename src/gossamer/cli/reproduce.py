@@ -1,0 +1,63 @@
+"""`gossamer reproduce`: the experiments of a paper again, with its claims checked."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from gossamer.cli.show import say, show
+from gossamer.errors import ConfigurationError
+from gossamer.reports import require_plotly
+from gossamer.reproduction import Store, paper_000
+
+PAPERS = {"000": paper_000}
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="The number of a paper: 000.")],
+    figure: Annotated[int | None, typer.Option(help="Only what this figure of the paper needs.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few rounds and small grids: minutes, not hours.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Directory of the data; by default GOSSAMER_DATA.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory of the results; by default gossamer-PAPER.")] = None,
+    stand_in: Annotated[bool, typer.Option("--stand-in", help="Small data of scikit-learn: needs no files.")] = False,
+) -> None:
+    """Run the experiments of a paper. Started again with the same --out, it goes on where it was interrupted."""
+    if paper not in PAPERS:
+        raise ConfigurationError("paper", paper, " or ".join(map(repr, PAPERS)), "others are not reproduced yet")
+    module = PAPERS[paper]
+    if figure is not None and figure not in module.FIGURES:
+        allowed = f"one of the figures {', '.join(map(str, module.FIGURES))}"
+        raise ConfigurationError("--figure", figure, allowed, "leave it out to run everything")
+    require_plotly()
+    out = out or Path(f"gossamer-{paper}")
+    console, log = Console(), Console(stderr=True)
+    store = Store(_directory(out), lambda name: say(log, f"{name} ..."))
+    plan = module.QUICK if quick else module.FULL
+    command = _command(paper, figure, quick, stand_in)
+    page = module.reproduce(store, plan=plan, figure=figure, directory=data, stand_in=stand_in, command=command)
+    show(console, page.verdicts, words=True)
+    reused = len(store.used) - store.computed
+    say(console, f"{store.computed} cells were run, {reused} were there already. Report: {page.write(out)}")
+
+
+def _directory(out: Path) -> Path:
+    """Where the cells are kept; refused, before anything runs, where it cannot be made."""
+    cells = out / "cells"
+    try:
+        cells.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or "refused").lower()
+        allowed = "a directory that can be made"
+        raise ConfigurationError("--out", str(out), allowed, f"the system says: {reason}") from None
+    return cells
+
+
+def _command(paper: str, figure: int | None, quick: bool, stand_in: bool) -> str:
+    """What does it again; where the data are is left to the reader."""
+    options = [f"--figure {figure}"] if figure is not None else []
+    options += ["--quick"] * quick + ["--stand-in"] * stand_in
+    return shlex.join(["gossamer", "reproduce", paper]) + "".join(f" {option}" for option in options)

@@ -1,0 +1,34 @@
+"""Reproductions: the experiments of a paper again, with figures, tables, raw numbers and a table of its claims."""
+
+from gossamer.reproduction.claims import (
+    Claim,
+    Estimate,
+    Finding,
+    alike,
+    below,
+    claims_table,
+    increasing,
+    verdicts_table,
+)
+from gossamer.reproduction.drawing import Curve, Panel, draw
+from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.store import Store
+from gossamer.reproduction.tuning import climb
+
+__all__ = [
+    "Claim",
+    "Curve",
+    "Estimate",
+    "Finding",
+    "Page",
+    "Panel",
+    "Part",
+    "Store",
+    "alike",
+    "below",
+    "claims_table",
+    "climb",
+    "draw",
+    "increasing",
+    "verdicts_table",
+]

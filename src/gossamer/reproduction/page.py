@@ -1,0 +1,108 @@
+"""What a reproduction leaves: one HTML page, every table as CSV, every number as JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gossamer.reports import Table
+from gossamer.reports.html import _caption, _figure, _page, _paragraph, versions
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+COLOURS = {"holds": "#1b7f5c", "does not hold": "#b3263a", "not resolved": "#8a6100", "not run": "#66717e"}
+"""Of verdicts."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the page.
+
+    Attributes:
+        name: of its table as a file.
+        heading: above it.
+        text: paragraphs before the figure and the table.
+        figure: a picture; None for none.
+        table: numbers; None for none.
+        notes: below both.
+
+    >>> Part("claims", "What we measured", table=Table(("claim", "verdict"), ())).figure is None
+    True
+    """
+
+    name: str
+    heading: str
+    text: tuple[str, ...] = ()
+    figure: go.Figure | None = None
+    table: Table | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A reproduction, for people and for programs.
+
+    Attributes:
+        title: the first line.
+        introduction: what the reader is looking at.
+        verdicts: what came out, in short, for a terminal.
+        parts: the sections.
+        raw: every setting with its numbers.
+        command: what does it again.
+
+    >>> nothing = Table(("in the paper", "claim"), ())
+    >>> "<h1>Paper 000" in Page("Paper 000", (), nothing, [], {}, "gossamer reproduce 000").html()
+    True
+    """
+
+    title: str
+    introduction: tuple[str, ...]
+    verdicts: Table
+    parts: Sequence[Part]
+    raw: Mapping[str, Any]
+    command: str
+
+    def html(self) -> str:
+        """The page."""
+        blocks = [f"<h1>{escape(self.title)}</h1>", *map(_paragraph, self.introduction)]
+        first = True
+        for part in self.parts:
+            blocks += [f"<h2>{escape(part.heading)}</h2>", *map(_paragraph, part.text)]
+            if part.figure is not None:
+                blocks.append(_figure(part.figure, first=first))
+                first = False
+            if part.table is not None:
+                blocks.append(_words(part.table))
+            blocks += map(_caption, part.notes)
+        blocks += ["<h2>Again</h2>", f"<pre>{escape(self.command)}</pre>", f"<footer>{escape(versions())}</footer>"]
+        return _page(self.title, "\n".join(blocks))
+
+    def write(self, out: Path) -> Path:
+        """Write `report.html`, `tables/*.csv` and `raw.json` into a directory; gives the path of the page."""
+        (out / "tables").mkdir(parents=True, exist_ok=True)
+        for part in self.parts:
+            if part.table is not None:
+                with (out / "tables" / f"{part.name}.csv").open("w", newline="", encoding="utf-8") as file:
+                    csv.writer(file).writerows([part.table.columns, *part.table.rows])
+        (out / "raw.json").write_text(json.dumps(self.raw, indent=1, allow_nan=False))
+        page = out / "report.html"
+        page.write_text(self.html(), encoding="utf-8")
+        return page.resolve()
+
+
+def _words(table: Table) -> str:
+    """A table of words: left-aligned, and every cell wraps."""
+    head = "".join(f'<th style="text-align:left">{escape(column)}</th>' for column in table.columns)
+    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in table.rows)
+    return f'<table style="font-size:.88rem"><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table>'
+
+
+def _cell(text: str) -> str:
+    colour = f";color:{COLOURS[text]};font-weight:600" if text in COLOURS else ""
+    return f'<td class="words" style="white-space:normal;vertical-align:top{colour}">{escape(text)}</td>'

@@ -1,0 +1,47 @@
+"""Search on a grid of hyper-parameters, from a start that is known to be sensible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Point = tuple[int, ...]
+
+
+def climb(evaluate: Callable[[Point], float], sizes: tuple[int, ...], start: Point) -> Point:
+    """The point that coordinate descent comes to: no neighbour on the grid, one step along one axis, is better.
+
+    Axes are searched one after the other, the last one first, again after every move along another axis.
+
+    Args:
+        evaluate: the loss at a point, given by its places on the axes; called once for each point.
+        sizes: of the axes.
+        start: where to begin; drawn into the grid where it lies outside.
+
+    >>> climb(lambda point: (point[0] - 2) ** 2 + (point[1] - 5) ** 2, (4, 9), (0, 0))
+    (2, 5)
+    """
+    known: dict[Point, float] = {}
+
+    def loss(point: Point) -> float:
+        if point not in known:
+            known[point] = evaluate(point)
+        return known[point]
+
+    best = tuple(min(max(place, 0), size - 1) for place, size in zip(start, sizes, strict=True))
+    axis = len(sizes) - 1
+    while axis >= 0:
+        moved = _along(loss, sizes, best, axis)
+        axis = len(sizes) - 1 if moved != best and axis != len(sizes) - 1 else axis - 1
+        best = moved
+    return best
+
+
+def _along(loss: Callable[[Point], float], sizes: tuple[int, ...], best: Point, axis: int) -> Point:
+    """Down along one axis, in both directions, as long as it gets better."""
+    for step in (1, -1):
+        while 0 <= best[axis] + step < sizes[axis]:
+            following = (*best[:axis], best[axis] + step, *best[axis + 1 :])
+            if loss(following) >= loss(best):
+                break
+            best = following
+    return best

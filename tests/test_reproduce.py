@@ -1,0 +1,453 @@
+"""Reproductions: verdicts by their rules, cells that are run once, and paper 000 on a tiny instance."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner, Result
+
+from gossamer.cli import app
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.reports import Table
+from gossamer.reproduction import (
+    Claim,
+    Curve,
+    Estimate,
+    Page,
+    Panel,
+    Part,
+    Store,
+    alike,
+    below,
+    claims_table,
+    climb,
+    draw,
+    increasing,
+    paper_000,
+)
+from gossamer.reproduction.claims import NOT_RUN
+from gossamer.reproduction.paper_000.cases import FORMS, GRAPHS, HANDS, LADDER, Case, Sources, problem_of
+from gossamer.reproduction.paper_000.experiments import FIRST_TUNING_SEED, Experiments, Tuned
+from gossamer.reproduction.paper_000.plan import CLIPS, FULL, MULTIPLIERS, QUICK
+
+TINY = replace(
+    QUICK,
+    name="tiny",
+    letter=150,
+    hands=150,
+    seeds=2,
+    trials=2,
+    learners=(4, 5),
+    multipliers=(0.1, 1.0),
+    timed=60,
+    repeats=2,
+    points=5,
+)
+TINY9 = replace(TINY, learners=(9, 16))  # Watts-Strogatz with degree 6 needs more than 6 learners
+
+
+def near(mean: float, spread: float = 0.001) -> Estimate:
+    """Three values around a mean, with noise of their own for every mean."""
+    noise = np.random.default_rng(round(1000 * mean)).normal(size=3)
+    return Estimate.of((mean + spread * noise).tolist())
+
+
+# The rules
+
+
+def test_differences_have_the_interval_of_a_paired_test() -> None:
+    one, other = [3.1, 3.4, 3.3, 3.2], [2.0, 2.9, 2.2, 2.3]
+    difference = Estimate.of(one) - Estimate.of(other)
+    expected = stats.ttest_rel(one, other).confidence_interval(0.95)
+    assert difference.mean - difference.margin == pytest.approx(expected.low)
+    assert difference.mean + difference.margin == pytest.approx(expected.high)
+
+
+def test_noise_that_two_runs_share_cancels() -> None:
+    noise = np.array([0.0, 0.5, -0.5])
+    assert below(Estimate.of((3.0 + noise).tolist()), Estimate.of((3.001 + noise).tolist())).verdict == "holds"
+
+
+def test_one_repetition_has_no_interval() -> None:
+    with pytest.raises(ConfigurationError, match="at least two repetitions"):
+        Estimate.of([3.0])
+
+
+def test_equal_repetitions_still_compare() -> None:
+    assert below(Estimate.of([1.0, 1.0]), Estimate.of([2.0, 2.0])).verdict == "holds"
+    assert below(Estimate.of([2.0, 2.0]), Estimate.of([2.0, 2.0])).verdict == "not resolved"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(1.0, 2.0, "holds"), (2.0, 1.0, "does not hold"), (1.0, 1.001, "not resolved"), (1.001, 1.0, "not resolved")],
+)
+def test_below(low: float, high: float, verdict: str) -> None:
+    assert below(near(low), near(high)).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("means", "verdict"),
+    [
+        ((1.0, 2.0, 3.0), "holds"),
+        ((1.0, 3.0, 2.0), "does not hold"),
+        ((1.0, 1.0, 2.0), "not resolved"),
+        ((1.0, 1.0, 0.5), "does not hold"),  # one pair that is the wrong way round decides
+    ],
+)
+def test_increasing(means: tuple[float, ...], verdict: str) -> None:
+    assert increasing({str(k): near(mean) for k, mean in enumerate(means)}).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("means", "spread", "verdict"),
+    [
+        ((1.0, 1.002, 1.004), 0.0001, "holds"),
+        ((1.0, 1.002, 1.1), 0.0001, "does not hold"),
+        ((1.0, 1.002, 1.004), 0.02, "not resolved"),  # close, but nobody can tell
+        ((1.0, 1.002, 1.05), 0.1, "not resolved"),
+    ],
+)
+def test_alike(means: tuple[float, ...], spread: float, verdict: str) -> None:
+    assert alike({str(k): near(mean, spread) for k, mean in enumerate(means)}, share=0.01).verdict == verdict
+
+
+def test_claims_make_one_table() -> None:
+    finding = below(near(1.0), near(2.0), ("A", "B"))
+    claims = [Claim("first", "figure 1", {"published": finding, "tight": NOT_RUN}), Claim("second", "figure 2", {})]
+    table = claims_table(claims)
+    assert table.columns == ("claim", "in the paper", "published", "verdict (published)", "tight", "verdict (tight)")
+    assert table.rows[0] == ("first", "figure 1", finding.measured, "holds", "-", "not run")
+    assert table.rows[1][2:] == ("-", "not run", "-", "not run")
+
+
+# Tuning and storing
+
+
+def test_climbing_ends_where_no_neighbour_is_better_and_asks_once() -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def loss(point: tuple[int, ...]) -> float:
+        asked.append(point)
+        return abs(point[0] - 1) + (point[1] - 9) ** 2 + point[0] * point[1] / 10
+
+    best = climb(loss, (4, 12), (2, 3))
+    around = [(best[0] + a, best[1] + b) for a, b in ((1, 0), (-1, 0), (0, 1), (0, -1))]
+    inside = [point for point in around if 0 <= point[0] < 4 and 0 <= point[1] < 12]
+    assert len(asked) == len(set(asked))
+    assert all(loss(point) >= loss(best) for point in inside)
+
+
+def test_a_start_outside_the_grid_is_drawn_in() -> None:
+    assert climb(lambda point: float(point[0]), (3,), (7,)) == (0,)
+
+
+def test_cells_are_run_once(tmp_path: Path) -> None:
+    said: list[str] = []
+
+    def never() -> dict[str, float]:
+        raise AssertionError("a finished cell was run again")
+
+    first = Store(tmp_path, said.append)
+    assert first.cell("A cell (1)", {"seed": 1}, lambda: {"loss": 0.1}) == {"loss": 0.1}
+    again = Store(tmp_path, said.append)
+    assert again.cell("A cell (1)", {"seed": 1}, never) == {"loss": 0.1}
+    assert again.cell("A cell (1)", {"seed": 2}, lambda: {"loss": 0.2}) == {"loss": 0.2}
+    assert (first.computed, again.computed, len(again.used), said) == (1, 1, 2, ["A cell (1)"] * 2)
+
+
+def test_an_interrupted_cell_leaves_nothing(tmp_path: Path) -> None:
+    def broken() -> dict[str, float]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Store(tmp_path).cell("cell", {}, broken)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_cell_says_what_to_do(tmp_path: Path) -> None:
+    Store(tmp_path).cell("cell", {}, lambda: {"loss": 1})
+    (file,) = tmp_path.iterdir()
+    file.write_text(file.read_text()[:-3])
+    with pytest.raises(DataError, match="remove it"):
+        Store(tmp_path).cell("cell", {}, lambda: {"loss": 1})
+
+
+def test_a_page_is_written_with_tables_and_numbers(tmp_path: Path) -> None:
+    figure = draw([Panel("a panel", "loss", (Curve("mine", [1, 2], [1, 2], [0, 1], [2, 3]),), level=1.5)])
+    table = Table(("claim", "verdict"), (("a < b", "holds"),))
+    part = Part("claims", "Claims & more", ("text",), figure, table, ("a note",))
+    page = Page("<title>", ("hello",), table, [part], {"cell": {"loss": 1.0}}, "gossamer reproduce 000").write(tmp_path)
+    text = page.read_text()
+    assert "a &lt; b" in text
+    assert "Claims &amp; more" in text
+    assert "https://" not in text.split("<script")[0]
+    with (tmp_path / "tables" / "claims.csv").open() as file:
+        assert list(csv.reader(file)) == [["claim", "verdict"], ["a < b", "holds"]]
+    assert json.loads((tmp_path / "raw.json").read_text()) == {"cell": {"loss": 1.0}}
+
+
+# Paper 000
+
+
+def test_the_grids_are_the_papers() -> None:
+    assert CLIPS == (0.01, 0.1, 1.0, 10.0)
+    assert pytest.approx((1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 50)) == MULTIPLIERS
+    assert (FULL.letter, FULL.hands, FULL.learners, FULL.copies) == (150_000, 1_000_000, (9, 16, 25), 10)
+    assert FULL.epsilons == (2.5, 5, 10)
+    assert (FULL.loud, FULL.quiet) == (10, 1000)
+
+
+def test_published_noise_on_letter_is_the_papers() -> None:
+    algorithm = Case("letter", "pd_ftgl", "published", 10.0, 9).build(problem_of(16, 26), 150_000, 1.0, 1.0)
+    (scale,) = algorithm.scales["gradient"]
+    assert scale.value == pytest.approx(234.9, abs=0.05)
+
+
+@pytest.mark.parametrize("form", list(FORMS))
+def test_every_form_is_what_it_says(form: str) -> None:
+    algorithm = Case("letter", "pd_ftgl", form, 10.0, 9).build(problem_of(16, 26), 15_000, 1.0, 1.0)
+    promise = algorithm.guarantee
+    assert form in LADDER
+    assert promise.basis == ("published" if form == "published" else "proven")
+    assert promise.observer == ("decisions" if form == "published" or "after" in form else "peers")
+    assert promise.delta == (1e-6 if "Gaussian" in form else 0.0)
+    assert promise.epsilon == pytest.approx(10.0, rel=1e-3) or (form == "published" and promise.epsilon < 5)
+    assert (str(algorithm.schedule) == "Every(block=57)") == ("(7)" in form or form == "published")
+
+
+def test_graphs_come_in_the_order_of_their_gaps() -> None:
+    gaps = [Case("letter", "pd_ftgl", "tight", 1.0, 9, graph).network().spectral_gap() for graph in GRAPHS]
+    assert gaps == sorted(gaps)
+    assert len(set(gaps)) == 3
+
+
+def test_multipliers_scale_what_they_say() -> None:
+    problem = problem_of(4, 3)
+
+    def weight(algorithm: str, form: str, multiplier: float) -> float:
+        built = Case("letter", algorithm, form, 1.0, 4).build(problem, 400, 1.0, multiplier)
+        (schedule,) = built.public.values()
+        return float(schedule(np.array([1]))[0])
+
+    for algorithm in ("pd_ftgl", "pd_ocg", "pd_ogd"):
+        assert weight(algorithm, "tight", 5.0) == pytest.approx(5 * weight(algorithm, "tight", 1.0))
+
+
+def test_real_data_are_dealt_as_in_the_paper(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 16, (20_000, 16)), rng.integers(0, 26, 20_000)
+    np.savez(tmp_path / "letter.npz", x_train=x[:15_000], y_train=y[:15_000], x_test=x[15_000:], y_test=y[15_000:])
+    sources = Sources(FULL, tmp_path)
+    stream = sources.stream("letter", 9)
+    assert (stream.length, stream.occurrences, sources.steps("letter")) == (150_000, 90, 150_000)
+    assert sources.problem("letter").dim == 416
+
+
+def test_missing_data_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"letter.*--data, or try --stand-in"):
+        Sources(FULL, tmp_path).stream("letter", 9)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page, Store]:
+    """Figure 3 of a tiny plan."""
+    out = tmp_path_factory.mktemp("tiny")
+    store = Store(out / "cells")
+    return out, tiny(store), store
+
+
+def tiny(store: Store, figure: int = 3) -> Page:
+    return paper_000.reproduce(store, plan=TINY, figure=figure, directory=None, stand_in=True, command="again")
+
+
+def test_a_figure_has_claims_curves_and_traffic(played: tuple[Path, Page, Store]) -> None:
+    _, page, _ = played
+    assert [part.name for part in page.parts] == ["claims", "figure-3", "messages", "protocol"]
+    claims = page.parts[0].table
+    assert claims is not None
+    assert len(claims.rows) == 3
+    assert {row[3] for row in claims.rows} <= {"holds", "does not hold", "not resolved"}
+    assert len([trace for trace in page.parts[1].figure.data if trace.name]) == 8  # 2 algorithms, 2 forms, 2 epsilons
+    assert "digits in place of letter" in page.introduction[1]
+
+
+def test_messages_are_those_predicted(played: tuple[Path, Page, Store]) -> None:
+    table = played[1].parts[2].table
+    assert table is not None
+    assert len(table.rows) == 8
+    assert all(row[5] == row[6] for row in table.rows)
+
+
+def test_rows_say_that_they_are_tuned_and_what_a_record_costs(played: tuple[Path, Page, Store]) -> None:
+    table = played[1].parts[1].table
+    assert table is not None
+    for row in table.rows:
+        facts = dict(zip(table.columns, row, strict=True))
+        assert facts["basis"].startswith("heuristic (tuned)")
+        # One copy for each of 4 learners: 4 showings, and pure losses add up.
+        assert float(facts["per record"]) == pytest.approx(4 * float(facts["epsilon given"]), rel=2e-3)
+
+
+def test_tuning_never_sees_the_noise_of_the_final_runs(played: tuple[Path, Page, Store]) -> None:
+    seeds = [tuple(cell["setting"]["seeds"]) for cell in played[2].used.values()]
+    tuning = {seed for group in seeds if group[0] >= FIRST_TUNING_SEED for seed in group}
+    final = {seed for group in seeds if group[0] < FIRST_TUNING_SEED for seed in group}
+    assert tuning == {FIRST_TUNING_SEED, FIRST_TUNING_SEED + 1}
+    assert final == {0, 1}
+
+
+def test_the_best_multiplier_is_taken(played: tuple[Path, Page, Store]) -> None:
+    lab = Experiments(played[2], TINY, Sources(TINY, None, stand_in=True))
+    case = lab.default("digits", "pd_ftgl", "tight")
+    losses = {m: float(np.mean(lab._trial(case, Tuned(1.0, m))["final"])) for m in TINY.multipliers}
+    assert lab.tuned(case) == (1.0, min(losses, key=losses.__getitem__))
+
+
+def test_resuming_runs_only_what_is_missing(played: tuple[Path, Page, Store]) -> None:
+    out, page, _ = played
+    same = Store(out / "cells")
+    assert [part.table for part in tiny(same).parts] == [part.table for part in page.parts]
+    assert same.computed == 0
+    lost = sorted((out / "cells").iterdir())[:2]
+    for file in lost:
+        file.unlink()
+    resumed = Store(out / "cells")
+    assert [part.table for part in tiny(resumed).parts] == [part.table for part in page.parts]
+    assert resumed.computed == len(lost)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "expected"),
+    [
+        ("pd_ftgl", (150_000, 150_000, None)),
+        ("pd_ocg", (15_000, 15_000, 387)),  # the block of the whole horizon
+        ("pd_ogd", (150_000, 15_000, None)),  # the first rounds of the whole run
+    ],
+)
+def test_the_full_plan_tunes_on_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algorithm: str, expected: tuple[int | None, ...]
+) -> None:
+    asked: list[tuple[int | None, ...]] = []
+
+    def play(
+        lab: Experiments, case: Case, tuned: Tuned, horizon: int, steps: int, seeds: range, block: int | None = None
+    ) -> dict[str, list[float]]:
+        asked.append((horizon, steps, block))
+        return {"final": [1.0]}
+
+    monkeypatch.setattr(Experiments, "_play", play)
+    lab = Experiments(Store(tmp_path), FULL, Sources(FULL, None, stand_in=True))
+    lab.tuned(lab.default("digits", algorithm, "tight"))
+    assert set(asked) == {expected}
+
+
+def as_the_paper_says(case: Case) -> float:
+    """A loss for every case, made so that every claim of the paper and of ours is true."""
+    loss = {"pd_ftgl": 2.8, "pd_ocg": 3.0, "pd_ogd": 3.2}[case.algorithm]
+    loss -= {"pd_ftgl": 0.02, "pd_ocg": 0.01}.get(case.algorithm, 0.0) * np.log(case.epsilon)
+    steps = (0.0, 0.1, 0.2, 0.3, 0.15, 0.25, 0.35) if case.algorithm == "pd_ftgl" else (0.0,) * 7
+    loss += 0.001 * case.learners - steps[LADDER.index(case.form)]
+    if case.algorithm == "pd_ftgl":
+        loss += (0.01 if case.epsilon < 100 else -0.01) * GRAPHS.index(case.graph)
+    return float(loss)
+
+
+def imagined(sign: float) -> tuple[Callable[..., object], Callable[..., object]]:
+    """Results of runs and times without any run; the sign turns every difference round."""
+
+    def play(lab: Experiments, case: Case, tuned: Tuned, horizon: int, steps: int, *_: object) -> dict[str, object]:
+        losses = [3.0 + sign * (as_the_paper_says(case) - 3.0) + 1e-5 * seed for seed in range(2)]
+        curves = [[loss, loss] for loss in losses]
+        guarantee = {"epsilon": case.epsilon, "delta": 0.0}
+        facts = {"block": 7, "noise": "laplace", "basis": "proven", "observer": "peers", "per record": guarantee}
+        return {"final": losses, "steps": [1, 2], "mean": curves, "low": curves, "high": curves, **guarantee, **facts}
+
+    def time(lab: Experiments, case: Case) -> dict[str, object]:
+        seconds = {"pd_ocg": 2.0, "pd_ftgl": 3.0, "pd_ogd": 4.0}[case.algorithm]
+        spent = [3.0 + sign * (seconds - 3.0) + 1e-5 * again for again in range(2)]
+        return {"rounds": [10, 20, 30], "seconds": [spent] * 3}
+
+    return play, time
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(1.0, "holds"), (-1.0, "does not hold")])
+def test_every_claim_is_asked_the_right_way_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: float, verdict: str
+) -> None:
+    play, time = imagined(sign)
+    monkeypatch.setattr(Experiments, "_play", play)
+    monkeypatch.setattr(Experiments, "timing", time)
+    page = paper_000.reproduce(
+        Store(tmp_path), plan=TINY9, figure=None, directory=None, stand_in=True, command="all of it"
+    )
+    tables = {part.name: part.table for part in page.parts if part.table is not None}
+    claims, ours = tables["claims"], tables["ladder-claims"]
+    assert (len(claims.rows), len(ours.rows)) == (5 + 5 + 3 + 2 + 4, 6)
+    for row in (*claims.rows, *ours.rows):
+        unaffected = "almost unaffected" in row[0]  # the graph does not enter PD-OCG's imagined loss
+        assert (row[3], row[5]) == (("holds",) * 2 if unaffected else (verdict,) * 2), row
+    assert [part.name for part in page.parts if part.figure is not None] == [
+        "figure-1-digits",
+        "figure-2-random-poker-hands",
+        "figure-3",
+        "figure-4",
+        "figure-5",
+    ]
+    assert len(tables["ladder"].rows) == 2 * len(LADDER)
+    assert "seconds per 10,000 rounds" in tables["figure-1-digits"].columns
+    page.write(tmp_path / "out")
+
+
+def gossamer_(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "120"})
+
+
+def test_the_command_writes_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paper_000, "QUICK", TINY)
+    arguments = ("reproduce", "000", "--quick", "--figure", 3, "--stand-in", "--out", tmp_path / "out")
+    result = gossamer_(*arguments)
+    assert result.exit_code == 0, result.output
+    assert "PD-OCG is less sensitive to epsilon" in " ".join(result.stdout.split())
+    written = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {"report.html", "raw.json", "tables/claims.csv", "tables/figure-3.csv"} <= written
+    assert "gossamer reproduce 000 --figure 3 --quick --stand-in" in (tmp_path / "out" / "report.html").read_text()
+    again = gossamer_(*arguments)
+    assert "0 cells were run" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("007",), "allowed: '000'"),
+        (("000", "--figure", 6), "one of the figures 1, 2, 3, 4, 5. Leave it out to run everything"),
+        (("000", "--figure", 3, "--quick", "--data", "/nowhere"), "--stand-in"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:
+    result = gossamer_("reproduce", *arguments, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = gossamer_("reproduce", "000", "--out", tmp_path / "file")
+    assert result.exit_code == 2
+    assert "--out" in result.stderr
+
+
+def test_times_are_of_whole_blocks(tmp_path: Path) -> None:
+    lab = Experiments(Store(tmp_path), TINY, Sources(TINY, None, stand_in=True))
+    case = lab.default(HANDS, "pd_ogd", "published")
+    times = lab.timing(case)
+    assert times["rounds"] == [20, 40, 60]
+    assert np.array(times["seconds"]).shape == (3, 2)
+    assert lab.seconds(case).mean > 0
