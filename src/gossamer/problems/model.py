@@ -16,7 +16,7 @@ from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes, check_targets
-from gossamer.problems.numerics import clip_rows, cross_entropy, row_norms, shrink, weighted_sum
+from gossamer.problems.numerics import best_class, clip_rows, cross_entropy, row_norms, shrink, weighted_sum
 from gossamer.sets import DecisionSet, Everywhere
 
 Apply = Callable[[Any, jax.Array], jax.Array]
@@ -122,7 +122,7 @@ class Model(Problem):
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """The class of the largest logit, or the model's number, for the rows of `x`."""
         outputs = self._outputs(decision, x)
-        return jnp.argmax(outputs, axis=1).astype(jnp.int32) if self.classifies else outputs
+        return best_class(outputs.T) if self.classifies else outputs
 
     def _outputs(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         params = self.params(decision)
@@ -132,7 +132,7 @@ class Model(Problem):
 
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
         outputs = self._outputs(decision, block.x)
-        return cross_entropy(outputs, block.y) if self.classifies else jnp.square(outputs - block.y)
+        return cross_entropy(outputs.T, block.y) if self.classifies else jnp.square(outputs - block.y)
 
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
         def row_loss(w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:

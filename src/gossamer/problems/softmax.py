@@ -14,6 +14,7 @@ from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes
 from gossamer.problems.numerics import (
+    best_class,
     clip_rows,
     cross_entropy,
     finite_or_zero,
@@ -71,26 +72,27 @@ class Softmax(Problem):
 
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """The class of the largest score."""
-        return jnp.argmax(self._scores(decision, x), axis=1).astype(jnp.int32)
+        return best_class(self._scores(decision, x))
 
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
         return cross_entropy(self._scores(decision, block.x), block.y)
 
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
-        probabilities = jax.nn.softmax(self._scores(decision, block.x))
-        slopes = probabilities - jax.nn.one_hot(block.y, self.classes, dtype=decision.dtype)
-        slopes *= shrink(row_norms(block.x), self.feature_bound)[:, None]
+        probabilities = jax.nn.softmax(self._scores(decision, block.x), axis=0)
+        slopes = probabilities - jax.nn.one_hot(block.y, self.classes, dtype=decision.dtype, axis=0)
+        slopes *= shrink(row_norms(block.x), self.feature_bound)[None]
         if clip is not None and clip.blocks is not None:  # blocks cut the outer product: form it
-            gradients = (slopes[:, :, None] * block.x[:, None, :]).reshape(block.x.shape[0], self.dim)
+            gradients = (slopes.T[:, :, None] * block.x[:, None, :]).reshape(block.x.shape[0], self.dim)
             return weighted_sum(jnp.ones(gradients.shape[0]), clip_rows(gradients, clip))
         if clip is not None:  # the norm of an outer product is the product of the norms, l1 and l2
-            norms = row_norms(slopes, clip.order) * row_norms(block.x, clip.order)
-            slopes *= shrink(norms, clip.bounds[0])[:, None]
-        return weighted_sum(finite_or_zero(slopes).T, block.x).reshape(-1)
+            norms = row_norms(slopes.T, clip.order) * row_norms(block.x, clip.order)
+            slopes *= shrink(norms, clip.bounds[0])[None]
+        return weighted_sum(finite_or_zero(slopes), block.x).reshape(-1)
 
     def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
-        scores = x @ decision.reshape(self.classes, self.features).T
-        return shrink(row_norms(x), self.feature_bound)[:, None] * scores
+        """(classes, rows)."""
+        scores = decision.reshape(self.classes, self.features) @ x.T
+        return shrink(row_norms(x), self.feature_bound)[None] * scores
 
     def _check_labels(self, y: np.ndarray, start: int) -> None:
         check_classes(y, self.classes, start)
