@@ -15,6 +15,7 @@ from gossamer.privacy.budget import is_number
 from gossamer.privacy.guarantee import Unit
 
 _NORM_SLACK = 2.0**-16  # float32: a clipped row's norm, computed and scaled, is off by less than this share
+_LEAST_GROUP = 24
 _ROUNDING = 2.0**-24  # float32: the relative error of one addition
 
 
@@ -158,15 +159,15 @@ class Clip:
 
 
 def summation_group(rows: int) -> int:
-    """How many gradients are summed first, before such sums are: about the root of their number.
+    """How many gradients are summed first, before such sums are: about the root of their number, and not few.
 
     A float32 addition is off by 2^-24 of its result at most. Summed one after the other, the first of B gradients goes
-    through B - 1 additions; in groups of sqrt(B), through 2 sqrt(B) - 2.
+    through B - 1 additions; in groups of sqrt(B), through 2 sqrt(B) - 2. Sums of a few rows each take much longer.
 
     >>> summation_group(1), summation_group(67), summation_group(1000)
-    (1, 9, 32)
+    (1, 24, 32)
     """
-    return math.isqrt(rows - 1) + 1 if rows else 1
+    return max(math.isqrt(rows - 1) + 1, min(rows, _LEAST_GROUP)) if rows else 1
 
 
 def _bound(name: str, given: Any) -> float:
