@@ -52,15 +52,15 @@ class Report:
     def html(self) -> str:
         """The page."""
         require_plotly()
-        parts = [f"<h1>{escape(self.title)}</h1>", *map(_paragraph, self.introduction)]
-        parts += ["<h2>Results</h2>", _table(self.table), *map(_caption, self.notes)]
-        parts += ["<h2>Over time</h2>", _figure(curves(self.runs), first=True), _caption(BANDS)]
+        parts = [f"<h1>{escape(self.title)}</h1>", *map(paragraph, self.introduction)]
+        parts += ["<h2>Results</h2>", _table(self.table), *map(caption, self.notes)]
+        parts += ["<h2>Over time</h2>", figure_block(curves(self.runs), first=True), caption(BANDS)]
         if self.networks:
-            parts += ["<h2>The network</h2>", _figure(networks(self.networks)), _caption(self.caption)]
+            parts += ["<h2>The network</h2>", figure_block(networks(self.networks)), caption(self.caption)]
         parts += ["<h2>Guarantees</h2>", _guarantees(self.runs)]
         parts += ["<h2>What ran</h2>", *(f"<pre>{escape(run.algorithm)}</pre>" for run in self.runs.values())]
         parts += ["<h2>Again</h2>", f"<pre>{escape(self.command)}</pre>", f"<footer>{escape(versions())}</footer>"]
-        return _page(self.title, "\n".join(parts))
+        return html_page(self.title, "\n".join(parts))
 
     def write(self, path: Path) -> Path:
         """Write the page and say where it is."""
@@ -87,17 +87,32 @@ def versions() -> str:
     return ", ".join([*own, *(f"{name} {version(name)}" for name in LIBRARIES)])
 
 
-def _page(title: str, body: str) -> str:
+def html_page(title: str, body: str) -> str:
+    """A whole page in the style of all reports.
+
+    >>> html_page("A title", "<p>text</p>").startswith("<!doctype html>")
+    True
+    """
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
     style = f"<title>{escape(title)}</title><style>{STYLE}</style>"
     return f'<!doctype html>\n<html lang="en"><head>{head}{style}</head>\n<body>\n{body}\n</body></html>\n'
 
 
-def _paragraph(text: str) -> str:
+def paragraph(text: str) -> str:
+    """Text as a paragraph.
+
+    >>> paragraph("a < b")
+    '<p>a &lt; b</p>'
+    """
     return f"<p>{escape(text)}</p>"
 
 
-def _caption(text: str) -> str:
+def caption(text: str) -> str:
+    """Text below a figure or a table.
+
+    >>> caption("who is good")
+    '<p class="caption">who is good</p>'
+    """
     return f'<p class="caption">{escape(text)}</p>'
 
 
@@ -115,7 +130,7 @@ def _guarantees(runs: Mapping[str, Run]) -> str:
     return f"<table><tbody>{rows}</tbody></table>"
 
 
-def _figure(drawn: go.Figure, *, first: bool = False) -> str:
+def figure_block(drawn: go.Figure, *, first: bool = False) -> str:
     """The figure as a block of the page; the first one brings the library with it."""
     config = {"displayModeBar": False, "responsive": True}
     block = drawn.to_html(full_html=False, include_plotlyjs=first, config=config)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer.reports import Table
-from gossamer.reports.html import _caption, _figure, _page, _paragraph, versions
+from gossamer.reports.html import caption, figure_block, html_page, paragraph, versions
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -70,18 +70,18 @@ class Page:
 
     def html(self) -> str:
         """The page."""
-        blocks = [f"<h1>{escape(self.title)}</h1>", *map(_paragraph, self.introduction)]
+        blocks = [f"<h1>{escape(self.title)}</h1>", *map(paragraph, self.introduction)]
         first = True
         for part in self.parts:
-            blocks += [f"<h2>{escape(part.heading)}</h2>", *map(_paragraph, part.text)]
+            blocks += [f"<h2>{escape(part.heading)}</h2>", *map(paragraph, part.text)]
             if part.figure is not None:
-                blocks.append(_figure(part.figure, first=first))
+                blocks.append(figure_block(part.figure, first=first))
                 first = False
             if part.table is not None:
                 blocks.append(_words(part.table))
-            blocks += map(_caption, part.notes)
+            blocks += map(caption, part.notes)
         blocks += ["<h2>Again</h2>", f"<pre>{escape(self.command)}</pre>", f"<footer>{escape(versions())}</footer>"]
-        return _page(self.title, "\n".join(blocks))
+        return html_page(self.title, "\n".join(blocks))
 
     def write(self, out: Path) -> Path:
         """Write `report.html`, `tables/*.csv` and `raw.json` into a directory; gives the path of the page."""
