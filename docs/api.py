@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 MODULES = ("", ".core", ".algorithms", ".problems", ".sets", ".topology", ".streams", ".data", ".metrics")
-MODULES += (".privacy", ".privacy.accounting", ".mechanisms", ".simulation", ".auditing", ".reports", ".errors")
+MODULES += (".privacy", ".privacy.accounting", ".mechanisms", ".simulation", ".auditing", ".reports", ".reproduction")
+MODULES += (".errors",)
 
 
 def page() -> str:

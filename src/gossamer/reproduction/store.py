@@ -21,6 +21,7 @@ class Store:
     A cell is found again by its whole setting: whatever differs, a seed or a noise scale, is another cell.
 
     Attributes:
+        directory: where they are.
         used: every cell that was asked for, by its file name: setting and result.
         computed: how many of them were computed, not read.
 
@@ -32,7 +33,7 @@ class Store:
     ({'sum': 3}, 1)
     """
 
-    def __init__(self, directory: Path, say: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, directory: Path, say: Callable[[str], None] | None = None) -> None:
         self.directory, self._say = directory, say
         self.used: dict[str, Result] = {}
         self.computed = 0
@@ -51,7 +52,8 @@ class Store:
         file = self.directory / f"{words}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
         cell = self._read(file)
         if cell is None:
-            self._say(name)
+            if self._say:
+                self._say(name)
             cell = {"name": name, "setting": json.loads(text), "result": compute()}
             _write(file, cell)
             self.computed += 1
