@@ -166,7 +166,7 @@ class AcceleratedGossip:
 
         >>> from gossamer import topology
         >>> AcceleratedGossip(steps=8).matrix(topology.complete(2)).tolist()
-        [[0.5, 0.5], [0.5, 0.5]]
+        [[0.53125, 0.46875], [0.46875, 0.53125]]
         """
         constant, _ = self.prepare(topology, np.zeros(1, np.int64))
         if "block" not in constant:
