@@ -16,16 +16,15 @@ into later gossip, which keeps shrinking it: L may be far smaller than one block
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from gossamer.algorithms.blocks import BeforeGossip, Leader, open_weight
+from gossamer.algorithms.blocks import Leader, open_algorithm
 from gossamer.algorithms.steps import require_averaging
-from gossamer.checks import check_count, check_positive
-from gossamer.core import Algorithm, Every
+from gossamer.checks import check_count
+from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
-from gossamer.privacy import Clip, no_guarantee
-from gossamer.problems import Problem, check_clip
-from gossamer.topology import AcceleratedGossip, Topology
+from gossamer.privacy import Clip
+from gossamer.problems import Problem
+from gossamer.topology import Topology
 
 
 def ad_ftgl(
@@ -57,29 +56,21 @@ def ad_ftgl(
     >>> ad_ftgl(problems.Logistic(2), topology.ring(64, weights="lazy"), block=None).schedule
     Every(block=467)
     """
-    clip = check_clip(clip)
     require_averaging(topology)
-    check_positive("regularization", regularization, "try 1.0")
-    check_positive("strong_convexity", strong_convexity, zero=True)
     if horizon is not None:
         check_count("horizon", horizon)
     length = coupled_block(topology) if block is None else check_count("block", block)
-    mixing = AcceleratedGossip(length)
-    mixing.check(topology)
-    update = Leader()
-    options: dict[str, Any] = {"strong_convexity": strong_convexity, "regularization": regularization}
-    parameters: dict[str, object] = {"block": length, "regularization": regularization}
-    parameters |= {"strong convexity": strong_convexity} if strong_convexity else {}
-    return Algorithm(
-        name="ad_ftgl",
-        problem=problem,
-        topology=topology,
-        learner=BeforeGossip(problem, clip, strong_convexity, length, update, mechanism=None, coupled=True),
-        guarantee=no_guarantee("messages and decisions are functions of raw gradients"),
-        mixing=mixing,
-        schedule=Every(length),
-        public={"weight": open_weight(problem, clip, length, update, horizon=horizon, **options)},
-        parameters=parameters | ({} if clip is None else {"clip": clip}),
+    return open_algorithm(
+        "ad_ftgl",
+        problem,
+        topology,
+        Leader(),
+        block=length,
+        gossip_steps=length,
+        strong_convexity=strong_convexity,
+        regularization=regularization,
+        horizon=horizon,
+        clip=clip,
     )
 
 

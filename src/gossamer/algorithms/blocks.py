@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.algorithms.steps import gradient_bound
-from gossamer.core import Learner, Now
+from gossamer.checks import check_positive
+from gossamer.core import Algorithm, Every, Learner, Now
 from gossamer.mechanisms import Additive, Gossiped, Prefix
-from gossamer.privacy import Clip, NoiseSpec
-from gossamer.problems import Block, Problem
+from gossamer.privacy import Clip, NoiseSpec, no_guarantee
+from gossamer.problems import Block, Problem, check_clip
 from gossamer.sets import DecisionSet
-from gossamer.topology import Pair
+from gossamer.topology import AcceleratedGossip, Pair, Topology
 
 
 class State(NamedTuple):
@@ -242,24 +243,45 @@ def bound_and_radius(problem: Problem, clip: Clip | None) -> tuple[float, float]
     return bound, radius
 
 
-def open_weight(
+def open_algorithm(
+    name: str,
     problem: Problem,
-    clip: Clip | None,
-    block: int,
+    topology: Topology,
     update: Update,
     *,
+    block: int,
+    gossip_steps: int,
     strong_convexity: float,
     regularization: float,
     horizon: int | None,
-) -> Weight:
-    """The weight without noise: h = (G / R) sqrt(6 (1 + lag) L T), which balances the terms of eq. (8), or alpha L.
+    clip: float | Clip | None,
+) -> Algorithm:
+    """Coupled blocks without noise: AD-FTGL, or D-OCG, as the update says; nothing is private.
 
-    Without a horizon T is the number of steps played so far.
+    h = (G / R) sqrt(6 (1 + lag) L T), which balances the terms of eqs. (8) and (11) that have no noise in them, or
+    alpha L; without a horizon T is the number of steps played so far.
     """
-    if strong_convexity:
-        return Weight(regularization * strong_convexity * block, block, strong_convexity, update.lag)
+    clip = check_clip(clip)
+    mixing = AcceleratedGossip(gossip_steps)
+    mixing.check(topology)
+    check_positive("regularization", regularization, "try 1.0")
+    check_positive("strong_convexity", strong_convexity, zero=True)
     bound, radius = bound_and_radius(problem, clip)
-    per_root = regularization * bound / radius * math.sqrt(6 * (1 + update.lag) * block)
-    if horizon is None:
-        return Weight(per_root, block, lag=update.lag, anytime=True)
-    return Weight(per_root * math.sqrt(horizon), block, lag=update.lag)
+    per_root = bound / radius * math.sqrt(6 * (1 + update.lag) * block)
+    h = strong_convexity * block or per_root * math.sqrt(horizon or 1)
+    anytime = horizon is None and not strong_convexity
+    parameters: dict[str, object] = {"block": block}
+    parameters |= {"gossip steps a block": gossip_steps} if gossip_steps != block else {}
+    parameters |= {"regularization": regularization}
+    parameters |= {"strong convexity": strong_convexity} if strong_convexity else {}
+    return Algorithm(
+        name=name,
+        problem=problem,
+        topology=topology,
+        learner=BeforeGossip(problem, clip, strong_convexity, block, update, mechanism=None, coupled=True),
+        guarantee=no_guarantee("messages and decisions are functions of raw gradients"),
+        mixing=mixing,
+        schedule=Every(block),
+        public={"weight": Weight(regularization * h, block, strong_convexity, update.lag, anytime)},
+        parameters=parameters | ({} if clip is None else {"clip": clip}),
+    )

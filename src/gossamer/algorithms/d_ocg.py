@@ -11,18 +11,16 @@ It is the non-private reference of `pd_ocg`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gossamer.algorithms.ad_ftgl import coupled_block
-from gossamer.algorithms.blocks import BeforeGossip, ConditionalGradient, open_weight
+from gossamer.algorithms.blocks import ConditionalGradient, open_algorithm
 from gossamer.algorithms.pd_ocg import projection_free_block
 from gossamer.algorithms.steps import require_averaging, require_oracle
-from gossamer.checks import check_count, check_positive
-from gossamer.core import Algorithm, Every
+from gossamer.checks import check_count
+from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
-from gossamer.privacy import Clip, no_guarantee
-from gossamer.problems import Problem, check_clip
-from gossamer.topology import AcceleratedGossip, Topology
+from gossamer.privacy import Clip
+from gossamer.problems import Problem
+from gossamer.topology import Topology
 
 
 def d_ocg(
@@ -53,11 +51,8 @@ def d_ocg(
     >>> d_ocg(problem, topology.ring(8), horizon=10_000).schedule
     Every(block=100)
     """
-    clip = check_clip(clip)
     require_averaging(topology)
     require_oracle(problem)
-    check_positive("regularization", regularization, "try 1.0")
-    check_positive("strong_convexity", strong_convexity, zero=True)
     if horizon is not None:
         check_count("horizon", horizon)
     elif block is None:
@@ -67,19 +62,15 @@ def d_ocg(
         steps = min(length, coupled_block(topology)) if topology.learners > 1 else 1
     else:
         steps = check_count("gossip_steps", gossip_steps, most=length)
-    mixing, update = AcceleratedGossip(steps), ConditionalGradient(length)
-    mixing.check(topology)
-    options: dict[str, Any] = {"strong_convexity": strong_convexity, "regularization": regularization}
-    parameters: dict[str, object] = {"block": length, "gossip steps a block": steps, "regularization": regularization}
-    parameters |= {"strong convexity": strong_convexity} if strong_convexity else {}
-    return Algorithm(
-        name="d_ocg",
-        problem=problem,
-        topology=topology,
-        learner=BeforeGossip(problem, clip, strong_convexity, length, update, mechanism=None, coupled=True),
-        guarantee=no_guarantee("messages and decisions are functions of raw gradients"),
-        mixing=mixing,
-        schedule=Every(length),
-        public={"weight": open_weight(problem, clip, length, update, horizon=horizon, **options)},
-        parameters=parameters | ({} if clip is None else {"clip": clip}),
+    return open_algorithm(
+        "d_ocg",
+        problem,
+        topology,
+        ConditionalGradient(length),
+        block=length,
+        gossip_steps=steps,
+        strong_convexity=strong_convexity,
+        regularization=regularization,
+        horizon=horizon,
+        clip=clip,
     )
