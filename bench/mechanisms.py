@@ -53,16 +53,16 @@ def stepper(mechanism: Additive) -> Callable[[], object]:
     values = jnp.zeros((STEPS, *mechanism.shape), jnp.float32)
 
     @partial(jax.jit, donate_argnums=0)
-    def releases(state: object, draws: jax.Array, grid: jax.Array) -> tuple[object, jax.Array]:
+    def releases(state: object, draws: jax.Array) -> tuple[object, jax.Array]:
         def step(carried: object, given: tuple[jax.Array, jax.Array]) -> tuple[object, jax.Array]:
-            released, carried = mechanism.release(carried, given[0], {name: given[1]}, {name: grid})
+            released, carried = mechanism.release(carried, given[0], {name: given[1]}, {})
             return carried, released
 
         return jax.lax.scan(step, state, (values, draws))
 
     def run() -> object:
         draws = source.draw(name, spec, [Scale(1.0)], 0, STEPS)[0]
-        return jax.block_until_ready(releases(mechanism.init(), jnp.asarray(draws), jnp.float32(0)))
+        return jax.block_until_ready(releases(mechanism.init(), jnp.asarray(draws)))
 
     run()
     return run

@@ -132,7 +132,9 @@ def neighbours(learners=5, steps=12, learner=2, step=4):
 
 def test_a_replicate_is_a_run_of_the_simulator():
     """Blocks, server and all: without noise every replicate shows the transcript of `simulate`."""
-    algorithm = algorithms.noisy_federated(problems.Linear(instances.DIM), 5, local_steps=2, step=0.1, scale=0.1)
+    algorithm = algorithms.online_federated(
+        problems.Linear(instances.DIM), 5, local_steps=2, step_size=0.1, factorization="none", horizon=None
+    )
     (stream, other), views = neighbours(), []
     quiet = {"seed": 0, "noise": lambda seed: Silence()}
     found = audit(
@@ -153,7 +155,7 @@ def test_a_replicate_is_a_run_of_the_simulator():
 @pytest.mark.parametrize("observer", SEES)
 def test_an_observer_sees_what_it_may_and_no_more(observer):
     stream, other = neighbours()
-    for name in ("noisy_federated", "noisy_ogd"):
+    for name in ("online_federated", "noisy_ogd"):
         algorithm = instances.algorithm(name)
         runner = AlgorithmRunner(algorithm, {"stream": stream, "neighbour": other}, 12, observer, Silence())
         assert set(runner.program.record) == SEES[observer] - (set() if algorithm.server else {"broadcasts"})

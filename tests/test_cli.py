@@ -143,7 +143,7 @@ def test_examples_run(example: Path, tmp_path: Path) -> None:
 
 
 def test_all_examples_are_there() -> None:
-    assert [path.stem for path in EXAMPLES] == ["digits-ring", "federated-noise", "private-ring"]
+    assert [path.stem for path in EXAMPLES] == ["digits-ring", "private-federated", "private-ring"]
 
 
 def test_same_seed_same_numbers_and_another_seed_others(small: Path) -> None:
@@ -267,7 +267,7 @@ REFUSALS = {
     "two sources": (("dim = 3", 'dim = 3\nname = "digits"'), "[data]: got ['name', 'generator']; allowed: exactly one"),
     "no source": (('generator = "smooth-cycle-logistic"', ""), "[data]: got nothing; allowed: exactly one of name"),
     "learners twice": (("dim = 3", "dim = 3\nlearners = 4"), "[topology] settles learners."),
-    "graph for a server": (('"noisy_ogd"', '"noisy_federated"'), "[topology] kind: got 'ring'; allowed: 'server'."),
+    "graph for a server": (('"noisy_ogd"', '"online_federated"'), "[topology] kind: got 'ring'; allowed: 'server'."),
     "not TOML": (("steps = 20", "steps = = 20"), "line 16"),
     "no steps at all": (("steps = 20", "steps = 0"), "[simulate] steps: got 0"),
     "unknown record": (("steps = 20", 'steps = 20\nrecord = ["gradients"]'), "[simulate] record: got ['gradients']"),

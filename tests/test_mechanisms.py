@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from functools import lru_cache
 
 import jax
@@ -20,6 +19,7 @@ import gossamer.mechanisms
 from gossamer import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Additive, Factorized, Gossiped, Independent, Prefix, TreeSum, factorized, pairs
 from gossamer.mechanisms.factors import Buffered, Dense, SquareRoot, square_root
+from gossamer.mechanisms.optimal import Optimum, optimise
 from gossamer.mechanisms.tree import LIMIT, _weights
 from gossamer.privacy import Budget, FastNoise, Gaussian, Pure, Scale, Sensitivity
 
@@ -67,7 +67,7 @@ def compiled(mechanism):
 
     def run(values, draws, grid):
         def step(state, given):
-            released, state = mechanism.release(state, given[0], {"noise": given[1]}, {"noise": grid})
+            released, state = mechanism.release(state, given[0], {"noise": given[1]}, grid)
             return state, released
 
         return jax.lax.scan(step, mechanism.init(), (values, draws))
@@ -75,10 +75,14 @@ def compiled(mechanism):
     return jax.jit(jax.vmap(run, in_axes=(None, 0, None)))
 
 
+def lattice(grid):
+    return {"noise": jnp.float32(grid)} if grid else {}
+
+
 def side_by_side(mechanism, values, draws, grid=0.0):
     """What learners with their own draws release in ROWS rows; two more are asked for, which a horizon refuses."""
     values, draws = (np.concatenate([each, each[..., -2:, :]], axis=-2) for each in (values, draws))
-    states, released = compiled(mechanism)(jnp.float32(values), jnp.float32(draws), jnp.float32(grid))
+    states, released = compiled(mechanism)(jnp.float32(values), jnp.float32(draws), lattice(grid))
     assert np.isnan(released[:, ROWS:]).all() == (mechanism.horizon is not None)
     return states, np.asarray(released[:, :ROWS])
 
@@ -150,14 +154,14 @@ def test_every_additive_mechanism_is_an_instance():
 @every_mechanism
 def test_shapes_and_dtypes_stay_the_same_and_nothing_compiles_twice(name):
     mechanism, values = instances()[name], normal(ROWS, *SHAPE)
-    value, draw, grid = jnp.ones(SHAPE), {"noise": jnp.ones(SHAPE)}, {"noise": jnp.float32(0)}
-    released, state = jax.eval_shape(mechanism.release, mechanism.init(), value, draw, grid)
+    value, draw = jnp.ones(SHAPE), {"noise": jnp.ones(SHAPE)}
+    released, state = jax.eval_shape(mechanism.release, mechanism.init(), value, draw, {})
     assert (released.shape, released.dtype) == (SHAPE, jnp.float32)
     forms = (jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), each) for each in (state, mechanism.init()))
     assert next(forms) == next(forms)
-    for spacing in (0.0, 2.0**-10, 0.0):
+    for spacing in (0.0, 2.0**-10, 2.0**-9, 0.0):
         releases(mechanism, values, values, spacing)
-    assert compiled(mechanism)._cache_size() == 1
+    assert compiled(mechanism)._cache_size() == 2  # off a lattice, and on one of any spacing
 
 
 @every_mechanism
@@ -197,7 +201,7 @@ def test_a_used_up_horizon_never_gives_a_number(name):
     assert np.isfinite(released).all()
     state = jax.tree.map(lambda leaf: leaf[0], states)
     with pytest.raises(PrivacyError, match=f"releases were asked for, and .* is calibrated for {ROWS}"):
-        mechanism.release(state, jnp.ones(SHAPE), {"noise": jnp.ones(SHAPE)}, {"noise": jnp.float32(0)})
+        mechanism.release(state, jnp.ones(SHAPE), {"noise": jnp.ones(SHAPE)}, {})
     with pytest.raises(PrivacyError, match=f"{ROWS + 1} releases were asked for"):
         mechanism.calibrate(UNIT, BUDGET).spent(ROWS + 1)
 
@@ -208,7 +212,7 @@ def test_a_used_up_horizon_never_gives_a_number(name):
 def test_counters_stop_and_do_not_wrap(mechanism):
     """The last leaf that int32 can count is released, and nothing after it, however often it is asked for."""
     _, *rest = mechanism.init()
-    given = jnp.float32(1), {"noise": jnp.float32(1)}, {"noise": jnp.float32(0)}
+    given = jnp.float32(1), {"noise": jnp.float32(1)}, {}
     release, state = jax.jit(mechanism.release), (jnp.int32(LIMIT - 1), *rest)
     last, state = release(state, *given)
     assert np.isfinite(last)
@@ -435,7 +439,7 @@ def test_endless_trees_round_leaves_to_the_lattice_of_their_segments_noise(law):
 
 def alone(mechanism, values, draws, grid=0.0):
     """What one learner releases, over as many rows as are given."""
-    given = (jnp.float32(values), jnp.float32(draws)[None], jnp.float32(grid))
+    given = (jnp.float32(values), jnp.float32(draws)[None], lattice(grid))
     return np.asarray(compiled(mechanism)(*given)[1][0])
 
 
@@ -525,7 +529,11 @@ def test_a_long_blt_run_keeps_its_digits():
     for row in range(rows):
         noise[row] = draws[row] - scales @ buffers
         buffers = (1 - rates) * buffers + noise[row]
-    assert_allclose(alone(mechanism, np.zeros(rows), draws), np.cumsum(noise), rtol=0, atol=2e-6)
+    exact = np.cumsum(noise)
+    assert_allclose(alone(mechanism, np.zeros(rows), draws), exact, rtol=0, atol=1e-4 * exact.std())
+    # On a lattice every row is rounded once: a random walk of 20,000 errors of a third of a spacing.
+    grid = 2.0**-20
+    assert_allclose(alone(mechanism, np.zeros(rows), draws, grid), exact, rtol=0, atol=5 * math.sqrt(rows) * grid)
 
 
 # Refusals
@@ -561,14 +569,14 @@ def test_optimal_matrices_are_made_once_and_checked(tmp_path, monkeypatch):
 
     def optimise(rows):
         made.append(rows)
-        return np.tri(rows, dtype=np.float32)
+        return Optimum(np.tri(rows), 0.0)
 
-    monkeypatch.setattr(factorized, "_optimise", optimise)
+    monkeypatch.setattr(factorized, "optimise", optimise)
     first, second = (Factorized.optimal((1,), 6, cache=tmp_path / "new") for _ in range(2))
     assert made == [6]
     assert first == second
     assert_allclose(first.gain(6), math.sqrt(6))
-    np.save(tmp_path / "new" / "optimal-6.npy", np.ones((6, 6), np.float32))
+    np.save(first.factor.path, np.ones((6, 6), np.float32))
     with pytest.raises(ConfigurationError, match="lower-triangular"):
         Factorized.optimal((1,), 6, cache=tmp_path / "new").gain(6)
     changed = Dense(first.factor.path, "0" * 64)
@@ -576,18 +584,43 @@ def test_optimal_matrices_are_made_once_and_checked(tmp_path, monkeypatch):
         changed.norm(6)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 10, 150])
+def test_no_factorisation_has_less_error_than_the_optimal_one(rows):
+    """The lower bound of weak duality, from the matrix and with dense algebra: tr((V^1/2 M V^1/2)^1/2)^2 / sum(v)."""
+    matrix, gap = optimise(rows)
+    assert_array_equal(np.triu(matrix, 1), 0)
+    assert_allclose(np.linalg.norm(matrix, axis=0), 1, rtol=1e-12)
+    sums, inverse = np.tri(rows), np.linalg.inv(matrix.T @ matrix)
+    v = np.diag(inverse @ sums.T @ sums @ inverse)  # X V X = M at the optimum
+    least = np.linalg.svd(sums * np.sqrt(v), compute_uv=False).sum() ** 2 / v.sum()
+    error = np.square(np.linalg.solve(matrix.T, sums.T)).sum()
+    assert (1 - 1e-12) * least <= error <= (1 + 1e-4) * least
+    assert -1e-12 <= gap <= 1e-5
+
+
+def test_iterating_on_can_only_lower_the_error():
+    def error(gap):
+        return np.square(np.linalg.solve(optimise(100, gap).matrix.T, np.tri(100).T)).sum()
+
+    rough, fine = error(1e-2), error(1e-8)
+    assert fine < rough <= 1.01 * fine
+    assert optimise(100, 1e-8).gap <= 1e-8
+
+
 def test_an_optimal_matrix_has_less_noise_than_the_square_root(tmp_path):
-    pytest.importorskip("jax_privacy")
-    mechanism = Factorized.optimal((1,), 8, cache=tmp_path)
-    assert 0.85 < product(mechanism, 8) / product(Factorized.toeplitz((1,), 8), 8) < 0.95
+    """Squared error times squared sensitivity, as docs/mechanisms.md has it."""
+    best, toeplitz_ = Factorized.optimal((1,), 256, cache=tmp_path), Factorized.toeplitz((1,), 256)
+    squares = np.cumsum(square_root(256).astype(float) ** 2)
+    assert_allclose(best.gain(256) ** 2 * best.mean_error(256), 0.8947 * squares[-1] * squares.mean(), rtol=1e-4)
+    assert_allclose(product(best, 256), 0.942 * product(toeplitz_, 256), rtol=1e-3)
 
 
-def test_without_jax_privacy_the_cache_still_serves(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jax_privacy.matrix_factorization", None)
-    with pytest.raises(ConfigurationError, match="pip install jax-privacy"):
-        Factorized.optimal((1,), 7, cache=tmp_path)
-    a_dense_factor(tmp_path, rows=7)
-    assert Factorized.optimal((1,), 7, cache=tmp_path).gain(7) > 0
+def test_a_matrix_is_not_used_for_more_rows_than_it_has():
+    factor = instances()["optimal"].factor
+    for horizon in (None, ROWS + 1):
+        mechanism = Factorized(SHAPE, horizon=horizon, factor=factor)
+        with pytest.raises(PrivacyError, match=f"horizon: got {horizon}; allowed: at most {ROWS}"):
+            mechanism.calibrate(UNIT, BUDGET)
 
 
 def test_the_loss_on_a_lattice_counts_the_rounding():
@@ -603,12 +636,12 @@ def test_the_loss_on_a_lattice_counts_the_rounding():
 
 @every_mechanism
 def test_the_mean_error_is_the_mean_row_norm_of_what_is_summed(name):
-    """Of prefix sums, whatever is released: exact, or above (of a factorisation by at most a quarter)."""
+    """Of prefix sums, whatever is released: exact, or above (of a Toeplitz matrix by at most a quarter)."""
     mechanism = instances()[name]
     for rows in (1, 2, 3, 7, 8, ROWS - 1, ROWS):
         sums = np.linalg.solve(strategy(mechanism, rows)[:rows, :rows].T, np.tri(rows).T).T
         exact = (sums**2).sum(axis=1)
-        if isinstance(mechanism, Factorized):
+        if isinstance(mechanism, Factorized) and not isinstance(mechanism.factor, Dense):
             assert (1 - 1e-6) * exact.mean() <= mechanism.mean_error(rows) <= 1.25 * exact.mean()
         elif mechanism.horizon is None and isinstance(mechanism, TreeSum):
             assert_allclose(mechanism.mean_error(rows), exact.max(), rtol=1e-6)
@@ -634,7 +667,7 @@ def test_running_sums_are_the_same_whether_values_or_sums_are_released(name):
     @jax.jit
     def run(values, draws):
         def step(prefix, given):
-            increment, prefix = prefix.release(mechanism, given[0], {"noise": given[1]}, {"noise": jnp.float32(0)})
+            increment, prefix = prefix.release(mechanism, given[0], {"noise": given[1]}, {})
             return prefix, (increment, prefix.total)
 
         return jax.lax.scan(step, Prefix.start(mechanism), (values, draws))[1]

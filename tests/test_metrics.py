@@ -130,7 +130,7 @@ def test_regret_of_local_losses_is_refused():
 
 def test_dynamic_regret_compares_every_row_with_its_own_best():
     stream = instances.stream()
-    run = simulate(instances.algorithm("noisy_federated"), stream, 12, every=1, **QUIET)
+    run = simulate(instances.algorithm("online_federated"), stream, 12, every=1, **QUIET)
     best = [metrics.best_decision(instances.problem(), stream, s, start=s - 4).loss for s in (4, 8, 12)]
     expected = np.cumsum(run.losses - np.array(best)[:, None], axis=0) / np.arange(1, 4)[:, None]
     assert_allclose(metrics.dynamic_regret(run, instances.problem(), stream), expected, rtol=1e-9)

@@ -679,7 +679,8 @@ def released(private, noise, values):
     for turn, value in enumerate(values):
         drawn = noise.draw("noise", spec, [scale], turn * RUNS, (turn + 1) * RUNS)[0]
         exact = jnp.full((RUNS, 1), value, jnp.float32)
-        yield private.mechanism.release((), exact, {"noise": jnp.asarray(drawn)}, {"noise": jnp.float32(scale.grid)})[0]
+        lattice = {"noise": jnp.float32(scale.grid)} if scale.grid else {}
+        yield private.mechanism.release((), exact, {"noise": jnp.asarray(drawn)}, lattice)[0]
 
 
 def calibrated(distance, epsilon):
@@ -762,7 +763,7 @@ def test_correlated_noise_that_leaves_its_range_is_carried(mechanism, limit, kep
     assert release.sampler_error() >= mechanism.overflow() > 0
     state, responses = mechanism.factor.init(()), []
     for row in range(500):
-        noise, state = mechanism.factor.correlate(state, jnp.float32(row == 0), jnp.float32(0))
+        noise, state = mechanism.factor.correlate(state, jnp.float32(row == 0), None)
         responses.append(kept(noise, np.asarray(state) if limit == 32 else state))
     variance = np.sum(np.array(responses) ** 2, axis=0).max()
     expected = 3 * 500 * len(responses[0]) * math.erfc(limit / math.sqrt(2 * variance))

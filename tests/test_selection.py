@@ -140,7 +140,7 @@ def selected(kind, scores, scale, count, seed=5):
     draws = FastNoise(seed).draw("noise", mechanism.noise("speak")["noise"], [Scale(scale)], 0, count)[0]
 
     def one(draw):
-        return mechanism.release(mechanism.init(), jnp.float32(scores), {"noise": draw}, {"noise": jnp.float32(0)})[0]
+        return mechanism.release(mechanism.init(), jnp.float32(scores), {"noise": draw}, {})[0]
 
     return np.bincount(jax.jit(jax.vmap(one))(draws), minlength=len(scores))
 
@@ -159,8 +159,7 @@ def test_selections_follow_the_law_at_the_right_scale_and_no_other(kind):
 def test_the_lowest_is_the_highest_of_the_negative(kind):
     scores, draw = jnp.array([3.0, 1.0, 2.0]), {"noise": jnp.array([0.1, 0.2, 0.9])}
     low, high = kind(3, horizon=1, best="lowest"), kind(3, horizon=1)
-    grid = {"noise": jnp.float32(0)}
-    assert low.release(low.init(), scores, draw, grid)[0] == high.release(high.init(), -scores, draw, grid)[0] == 1
+    assert low.release(low.init(), scores, draw, {})[0] == high.release(high.init(), -scores, draw, {})[0] == 1
 
 
 # Privacy of selections
@@ -461,12 +460,12 @@ def test_comparing_with_the_bare_threshold_costs_more_with_every_phase(phases, l
     assert np.abs(ours).max() <= bound + 1e-9
 
 
-NO_LATTICE = {"query": jnp.float32(0), "threshold": jnp.float32(0)}
+NO_LATTICE = {}
 
 
 @partial(jax.jit, static_argnums=0)
 def scanned(mechanism, given, level, grid):
-    spacing = dict.fromkeys(mechanism.laws(), grid)
+    spacing = {} if grid is None else dict.fromkeys(mechanism.laws(), grid)
 
     def step(state, given):
         value, *draws = given
@@ -476,10 +475,10 @@ def scanned(mechanism, given, level, grid):
     return jax.lax.scan(step, mechanism.init(level), given)[1]
 
 
-def watched(mechanism, values, query, threshold, level=0.0, grid=0.0):
+def watched(mechanism, values, query, threshold, level=0.0, grid=None):
     """Answers and states of a whole stream in one compiled program."""
     given = tuple(jnp.asarray(each, jnp.float32) for each in (values, query, threshold))
-    return scanned(mechanism, given, jnp.float32(level), jnp.float32(grid))
+    return scanned(mechanism, given, jnp.float32(level), None if grid is None else jnp.float32(grid))
 
 
 def by_hand(values, query, threshold, level, count, constant):
@@ -612,17 +611,17 @@ def test_horizon_of_a_threshold():
 
 @every_selection
 def test_horizon_of_a_selection(kind):
-    pick, grid = kind(3, horizon=2), {"noise": jnp.float32(0)}
+    pick = kind(3, horizon=2)
     scores, noise = jnp.array([0.0, 2.0, 1.0]), {"noise": jnp.zeros(3)}
     state = pick.init()
     for _ in range(2):
-        index, state = pick.release(state, scores, noise, grid)
+        index, state = pick.release(state, scores, noise, {})
         assert (int(index), index.dtype) == (1, jnp.int32)
     with pytest.raises(PrivacyError, match="horizon: 3 releases"):
-        pick.release(state, scores, noise, grid)
+        pick.release(state, scores, noise, {})
 
     def step(state, _):
-        return pick.release(state, scores, noise, grid)[::-1]
+        return pick.release(state, scores, noise, {})[::-1]
 
     _, indices = jax.jit(lambda: jax.lax.scan(step, pick.init(), length=4))()
     assert indices.tolist() == [1, 1, -1, -1]
@@ -633,10 +632,10 @@ def test_horizon_of_a_selection(kind):
 
 @every_selection
 def test_bad_scores(kind):
-    pick, noise, grid = kind(3, touches=1), {"noise": jnp.zeros(3)}, {"noise": jnp.float32(0)}
+    pick, noise = kind(3, touches=1), {"noise": jnp.zeros(3)}
 
     def release(scores):
-        return pick.release(pick.init(), scores, noise, grid)[0]
+        return pick.release(pick.init(), scores, noise, {})[0]
 
     assert release(jnp.array([-jnp.inf, 0.0, -jnp.inf])) == 1
     for bad in ([jnp.nan, 0.0, 0.0], [jnp.inf, 0.0, 0.0], [-jnp.inf] * 3):

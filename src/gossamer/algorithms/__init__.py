@@ -12,8 +12,8 @@ from gossamer.algorithms.d_ftrl import d_ftrl
 from gossamer.algorithms.d_ocg import d_ocg
 from gossamer.algorithms.d_ogd import d_ogd
 from gossamer.algorithms.local_ogd import local_ogd
-from gossamer.algorithms.noisy_federated import noisy_federated
 from gossamer.algorithms.noisy_ogd import noisy_ogd
+from gossamer.algorithms.online_federated import online_federated
 from gossamer.algorithms.pd_ftgl import pd_ftgl
 from gossamer.algorithms.pd_ocg import pd_ocg
 from gossamer.algorithms.pd_ogd import pd_ogd
@@ -61,11 +61,11 @@ REGISTRY: Mapping[str, Entry] = {
         {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "block": 3},
     ),
     "noisy_ogd": Entry(noisy_ogd, "graph", "d_ogd with uncalibrated noise on messages", {"step": 0.1, "scale": 0.1}),
-    "noisy_federated": Entry(
-        noisy_federated,
+    "online_federated": Entry(
+        online_federated,
         "server",
-        "federated averaging with uncalibrated noise on local steps",
-        {"step": 0.1, "scale": 0.1, "local_steps": 4},
+        "private federated averaging with correlated noise (paper 001)",
+        {"budget": Budget(20.0, 1e-3), "clip": 1.0, "horizon": 1000, "local_steps": 4, "step_size": 0.1},
     ),
 }
 
@@ -78,8 +78,8 @@ __all__ = [
     "d_ocg",
     "d_ogd",
     "local_ogd",
-    "noisy_federated",
     "noisy_ogd",
+    "online_federated",
     "pd_ftgl",
     "pd_ocg",
     "pd_ogd",

@@ -72,13 +72,13 @@ class GradientServer(Server):
 
 
 def centralized_ogd(
-    problem: Problem, learners: int, *, step: float | Rate | None = None, clip: float | Clip | None = None
+    problem: Problem, learners: int | Federation, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:
     """Online gradient descent on the mean gradient of all learners; nothing is private.
 
     Args:
         problem: loss and decision set.
-        learners: how many.
+        learners: how many; a `Federation` where not all take part in every round.
         step: the step size; by default diameter / (gradient bound * sqrt(t)) where the problem has both.
         clip: the norm that each sample's gradient is clipped to.
 
@@ -91,7 +91,7 @@ def centralized_ogd(
     return Algorithm(
         name="centralized_ogd",
         problem=problem,
-        topology=Federation(learners),
+        topology=Federation.of(learners),
         learner=GradientSender(problem, clip),
         server=GradientServer(problem),
         guarantee=no_guarantee("every learner sends its raw gradients to the server"),

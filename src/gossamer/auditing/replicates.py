@@ -137,7 +137,7 @@ class ReleaseRunner:
     def __init__(self, release: Calibrated[Mechanism], values: Mapping[Side, Any], source: NoiseSource) -> None:
         self.release, self.source = release, source
         self.inputs = {side: np.asarray(each, np.float32) for side, each in values.items()}
-        self.grid = {name: np.float32(scales[0].grid) for name, scales in release.scales.items()}
+        self.grid = {name: np.float32(each[0].grid) for name, each in release.scales.items() if each[0].grid}
 
     @property
     def values(self) -> int:
@@ -158,7 +158,7 @@ def released(mechanism: Mechanism, values: Any, noise: Mapping[str, Any], grid: 
     """One value after the other released, for every run: draws have axes (run, position, ...), and so has the result.
 
     >>> from gossamer.mechanisms import Independent
-    >>> noise, no_lattice = {"noise": np.ones((3, 2, 1), np.float32)}, {"noise": np.float32(0)}
+    >>> noise, no_lattice = {"noise": np.ones((3, 2, 1), np.float32)}, {}
     >>> released(Independent((1,)), np.zeros((2, 1), np.float32), noise, no_lattice).shape
     (3, 2, 1)
     """

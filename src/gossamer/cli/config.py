@@ -78,7 +78,11 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
     network = _network(sections["topology"], entry)
     source = _source(sections["data"], network.learners, images="image_shape" in inspect.signature(maker).parameters)
     problem = sections["problem"].call(maker, defaults=_shape(source))
-    given = {"problem": problem, "topology": network, "learners": network.learners}
+    given = {
+        "problem": problem,
+        "topology": network,
+        "learners": network if entry.network == "server" else network.learners,
+    }
     return Experiment(sections["algorithm"].call(entry.make, given), source.stream, settings)
 
 

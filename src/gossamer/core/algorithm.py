@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.checks import check_count
+from gossamer.checks import check_count, check_positive, check_seed
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, Mechanism
 from gossamer.privacy import Guarantee, Scale, Unit
 from gossamer.problems import Problem
-from gossamer.topology import Gossip, Mixing, Topology
+from gossamer.topology import Gossip, Mixing, Topology, public_draws
 
 Public = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 """A public schedule: exchange numbers 1, 2, ... to one value each."""
@@ -25,19 +26,51 @@ Public = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 class Federation:
     """The network of a federated algorithm: every learner talks to one server and to nobody else.
 
+    Attributes:
+        learners: how many.
+        participation: how likely a learner is to take part in a round. One that does not uses none of its samples of
+            that round, says nothing (the server counts zeros) and keeps its state; it hears the broadcast like all.
+        seed: of who takes part when: public, and a function of the round's number only.
+
     >>> Federation(20).name
     'server with 20 learners'
+    >>> Federation(4, participation=0.5, seed=1).present(np.arange(2))
+    array([[False,  True, False,  True],
+           [ True, False, False,  True]])
     """
 
     learners: int
+    participation: float = 1.0
+    seed: int = 0
 
     def __post_init__(self) -> None:
         check_count("learners", self.learners)
+        check_seed(self.seed)
+        check_positive("participation", self.participation)
+        if self.participation > 1:
+            raise ConfigurationError("participation", self.participation, "a probability above 0, at most 1")
+
+    @classmethod
+    def of(cls, given: int | Federation) -> Federation:
+        """The network that a user gave; a number stands for as many learners, present in every round.
+
+        >>> Federation.of(3)
+        Federation(learners=3, participation=1.0, seed=0)
+        """
+        return given if isinstance(given, Federation) else cls(given)
 
     @property
     def name(self) -> str:
         """How the network is called in tables."""
-        return f"server with {self.learners} learners"
+        some = f", each present with probability {self.participation:g}" if self.participation < 1 else ""
+        return f"server with {self.learners} learners{some}"
+
+    def present(self, exchanges: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Who takes part in each of these exchanges: axes (exchange, learner)."""
+        if self.participation == 1:
+            return np.ones((len(exchanges), self.learners), np.bool_)
+        draws = public_draws(self.seed, exchanges, self.learners)
+        return np.asarray(draws < np.uint64(self.participation * 2.0**64))
 
 
 @dataclass(frozen=True)
@@ -106,6 +139,16 @@ class Algorithm:
         if len(scales) not in (1, self.learners):
             raise ConfigurationError("releases", f"{len(scales)} scales", f"1 or {self.learners}, one for each learner")
         return scales if len(scales) == self.learners else scales * self.learners
+
+    def require(self, exchanges: int) -> None:
+        """Refuse a number of exchanges in which a mechanism would release more than it is calibrated for."""
+        for release in self.releases:
+            release.mechanism.require(exchanges * self._per_exchange(release))
+
+    def _per_exchange(self, release: Calibrated[Mechanism]) -> int:
+        """How often a mechanism releases in one exchange: as often as its draws are declared."""
+        declared = {**self.learner.noise, **(self.server.noise if self.server else {})}
+        return max((declared[name].size // math.prod(shape) for name, (_, shape) in release.mechanism.laws().items()))
 
     def secured(self) -> Algorithm:
         """The same algorithm for secure noise: releases on a lattice, and the error of its sampler in the guarantee.

@@ -34,7 +34,7 @@ class Now(NamedTuple):
         public: schedules such as step sizes, by name: functions of the exchange number alone, computed on the host in
             double precision.
         noise: the draws declared for this function, by name, at the scale that the algorithm's releases say.
-        grid: the spacing of the lattice of each draw, by name; 0 where there is no lattice.
+        grid: the spacing of the lattice of each draw, by name; none where there is no lattice.
     """
 
     public: Mapping[str, jax.Array]

@@ -78,9 +78,13 @@ class Mechanism(ABC):
         """Whether the sum of all values so far is released at every value, and not the value."""
         return False
 
-    def noise(self, used_in: UsedIn) -> dict[str, NoiseSpec]:
-        """The draws of one release as a learner declares them, for the function that releases."""
-        return {name: NoiseSpec(law, shape, used_in) for name, (law, shape) in self.laws().items()}
+    def noise(self, used_in: UsedIn, times: int | None = None) -> dict[str, NoiseSpec]:
+        """The draws of one release as a learner declares them, for the function that releases.
+
+        With `times`, those of so many releases in one exchange, along a first axis.
+        """
+        lead = () if times is None else (times,)
+        return {name: NoiseSpec(law, (*lead, *shape), used_in) for name, (law, shape) in self.laws().items()}
 
     @abstractmethod
     def init(self) -> State:
@@ -88,7 +92,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
-        """The private value, and the state after it; draws come at scale, with the spacing of their lattice (or 0)."""
+        """The private value, and the state after it; draws come at scale, with the spacing of their lattice, if any."""
 
     @abstractmethod
     def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
@@ -280,16 +284,15 @@ def per_scale(moved: float, scale: float) -> float:
     return moved / scale if scale else (math.inf if moved else 0.0)
 
 
-def snap(value: jax.Array, grid: jax.Array) -> jax.Array:
-    """The nearest point of the lattice; the value itself where the spacing is 0.
+def snap(value: jax.Array, spacing: jax.Array | None) -> jax.Array:
+    """The nearest point of the lattice; the value itself where there is none.
 
     The spacing is a power of two: dividing by it and multiplying with it are exact.
 
-    >>> snap(jnp.array([0.3, -0.6]), jnp.array(0.25)).tolist(), snap(jnp.array([0.5]), jnp.array(0.0)).tolist()
+    >>> snap(jnp.array([0.3, -0.6]), jnp.array(0.25)).tolist(), snap(jnp.array([0.5]), None).tolist()
     ([0.25, -0.5], [0.5])
     """
-    spacing = jnp.where(grid > 0, grid, 1)
-    return jnp.where(grid > 0, jnp.round(value / spacing) * spacing, value)
+    return value if spacing is None else jnp.round(value / spacing) * spacing
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ class Factor(ABC):
         """The state before the first row."""
 
     @abstractmethod
-    def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array) -> tuple[jax.Array, Any]:
-        """The next row of C^-1 z, on the lattice, and the state after it."""
+    def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array | None) -> tuple[jax.Array, Any]:
+        """The next row of C^-1 z, on the lattice where there is one, and the state after it."""
 
     @abstractmethod
     def norm(self, rows: int | None) -> float:
@@ -46,6 +46,14 @@ class Factor(ABC):
     @abstractmethod
     def error(self, rows: int) -> float:
         """The largest squared row norm of A C^-1 in the first `rows` rows, A the prefix sums: variance of a prefix."""
+
+    def mean_error(self, rows: int) -> float:
+        """The mean of these squared row norms, or a bound on it.
+
+        For Toeplitz factors they are concave in the row, so that of the middle of a quarter is above their mean.
+        """
+        middles = (min(rows, math.ceil(rows * share + 0.5)) for share in (0.125, 0.375, 0.625, 0.875))
+        return sum(map(self.error, middles)) / 4
 
     @abstractmethod
     def rounding(self, rows: int) -> float:
@@ -77,7 +85,7 @@ class SquareRoot(Factor):
     def _past(self) -> int:
         return max(1, self.bands - 1)
 
-    def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array) -> tuple[jax.Array, Any]:
+    def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array | None) -> tuple[jax.Array, Any]:
         """Forward substitution with the last rows, kept in a ring."""
         slot, past = state
         reversed_ = np.zeros(self._past, np.float32)
@@ -128,9 +136,10 @@ def square_root(bands: int) -> NDArray[np.float32]:
     return np.concatenate([[1.0], np.cumprod(1 - 1 / (2 * j))]).astype(np.float32)
 
 
-def _combined(weights: jax.Array, past: jax.Array, spacing: jax.Array) -> jax.Array:
+def _combined(weights: jax.Array, past: jax.Array, spacing: jax.Array | None) -> jax.Array:
     """The weighted sum of rows: a matrix product; on a lattice in pairs, row by row, and then rounded to it."""
-    product = jnp.tensordot(weights, past, axes=1, precision=lax.Precision.HIGHEST)
+    if spacing is None:
+        return jnp.tensordot(weights, past, axes=1, precision=lax.Precision.HIGHEST)
     tops, bottoms = pairs.halves(weights)
 
     def step(row: jax.Array, total: pairs.Pair) -> pairs.Pair:
@@ -138,11 +147,8 @@ def _combined(weights: jax.Array, past: jax.Array, spacing: jax.Array) -> jax.Ar
         high, rest = pairs.two_sum(total[0], tops[row] * top)
         return pairs.fast_two_sum(high, total[1] + (rest + (tops[row] * bottom + bottoms[row] * past[row])))
 
-    # No lattice, no rows: the loop costs nothing where the product is enough.
-    count = jnp.where(spacing > 0, len(weights), 0)
-    zero = jnp.zeros_like(product)
-    exact = lax.fori_loop(0, count, step, (zero, zero))
-    return jnp.where(spacing > 0, pairs.round_pair(exact, spacing), product)
+    zero = jnp.zeros_like(past[0])
+    return pairs.round_pair(lax.fori_loop(0, len(weights), step, (zero, zero)), spacing)
 
 
 @dataclass(frozen=True)
@@ -179,18 +185,22 @@ class Buffered(Factor):
         """One buffer a term."""
         return pairs.zeros((len(self.rates), *shape))
 
-    def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array) -> tuple[jax.Array, Any]:
-        """Forward substitution with what the buffers remember."""
+    def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array | None) -> tuple[jax.Array, Any]:
+        """Forward substitution with what the buffers remember: in pairs, which only a lattice needs."""
+        rate = jnp.asarray(np.array(self.rates, np.float32).reshape(-1, *(1,) * draw.ndim))
         high, low = pairs.unpack(state)
+        if spacing is None:
+            noise = draw - sum(scale * high[k] for k, scale in enumerate(np.array(self.scales, np.float32)))
+            updated = high - rate * high + jnp.broadcast_to(noise, high.shape)
+            return noise, pairs.pack((updated, jnp.zeros_like(updated)))
         top, bottom = pairs.halves(high)
         total, below = jnp.zeros_like(draw), jnp.zeros_like(draw)
         for k, scale in enumerate(np.array(self.scales, np.float32)):
             total, rest = pairs.two_sum(total, scale * top[k])
             below = below + (rest + scale * (bottom[k] + low[k]))
         # Counted in spacings. Dividing last makes XLA keep the row: it repeats cheaper operations for every buffer.
-        per = 1 / jnp.where(spacing > 0, spacing, 1)
+        per = 1 / spacing
         noise = (draw * per - pairs.round_pair((total * per, below * per), spacing * per)) / per
-        rate = jnp.asarray(np.array(self.rates, np.float32).reshape(-1, *(1,) * draw.ndim))
         decayed, rest = pairs.fast_two_sum(high, -rate * top)
         updated, more = pairs.two_sum(decayed, jnp.broadcast_to(noise, high.shape))
         return noise, pairs.pack(pairs.fast_two_sum(updated, low + ((rest + more) - rate * (bottom + low))))
@@ -265,25 +275,28 @@ class Dense(Factor):
         """The next row, and all rows of noise."""
         return jnp.zeros((), jnp.int32), jnp.zeros((len(self.matrix()), *shape), jnp.float32)
 
-    def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array) -> tuple[jax.Array, Any]:
+    def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array | None) -> tuple[jax.Array, Any]:
         """Forward substitution; no number on a lattice."""
         row, past = state
         weights = jnp.asarray(self.matrix())[row]
         noise = (draw - jnp.tensordot(weights, past, axes=1, precision=lax.Precision.HIGHEST)) / weights[row]
-        noise = jnp.where(spacing > 0, jnp.nan, noise)
+        noise = noise if spacing is None else jnp.full_like(noise, jnp.nan)
         return noise, (row + 1, past.at[row].set(noise))
 
     def norm(self, rows: int | None) -> float:
-        """From the matrix itself."""
-        return float(np.linalg.norm(self.matrix()[:rows].astype(np.float64), axis=0).max()) * _UP
+        """From the matrix itself; more rows than it has are refused."""
+        norms = _column_norms(self.path, self.digest)
+        if rows is None or rows >= len(norms):
+            raise PrivacyError.of("horizon", rows, f"at most {len(norms) - 1:,}: the rows of the matrix")
+        return float(norms[rows])
 
     def error(self, rows: int) -> float:
         """By solving B C = A."""
-        from scipy.linalg import solve_triangular
+        return float(_prefix_errors(self.path, self.digest)[:rows].max())
 
-        used = self.matrix()[:rows, :rows].astype(np.float64)
-        prefixes = solve_triangular(used.T, np.tri(rows).T, lower=False).T
-        return float((prefixes**2).sum(axis=1).max())
+    def mean_error(self, rows: int) -> float:
+        """By solving B C = A: exact."""
+        return float(_prefix_errors(self.path, self.digest)[:rows].mean())
 
     def rounding(self, rows: int) -> float:
         """Refused."""
@@ -306,3 +319,21 @@ def _read(path: str, digest: str) -> NDArray[np.float32]:
     if matrix.ndim != 2 or (np.triu(matrix, 1) != 0).any() or not (np.diag(matrix) > 0).all():
         raise ConfigurationError("path", path, "a lower-triangular matrix with a positive diagonal")
     return matrix
+
+
+@lru_cache(maxsize=8)
+def _column_norms(path: str, digest: str) -> NDArray[np.float64]:
+    """The largest column norm of the first 0, 1, 2, ... rows, rounded up by more than the sums can be wrong."""
+    squares = np.square(_read(path, digest), dtype=np.float64)
+    largest = np.cumsum(squares, axis=0, out=squares).max(axis=1)
+    return np.concatenate([[0.0], np.sqrt(largest) * (_UP + len(largest) * 2.0**-53)])
+
+
+@lru_cache(maxsize=8)
+def _prefix_errors(path: str, digest: str) -> NDArray[np.float64]:
+    """The squared row norms of A C^-1."""
+    from scipy.linalg import solve_triangular
+
+    matrix = _read(path, digest).astype(np.float64)
+    prefixes = solve_triangular(matrix.T, np.tri(len(matrix)).T, lower=False, overwrite_b=True)
+    return np.asarray(np.square(prefixes, out=prefixes).sum(axis=0))

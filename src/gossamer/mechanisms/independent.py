@@ -44,7 +44,7 @@ class Independent(Additive):
 
     def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
         """Value plus noise, each on the lattice; the sum of two points of the lattice is one too."""
-        spacing = grid[self.name]
+        spacing = grid.get(self.name)
         noisy = snap(value, spacing) + snap(noise[self.name], spacing)
         if self.horizon is None:
             return noisy, state

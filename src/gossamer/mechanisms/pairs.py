@@ -69,7 +69,7 @@ def add(pair: Pair, x: jax.Array) -> Pair:
 
 
 def round_pair(pair: Pair, spacing: jax.Array) -> jax.Array:
-    """The nearest point of the lattice to a pair; its high part where the spacing is 0.
+    """The nearest point of the lattice to a pair.
 
     >>> float(round_pair((jnp.float32(4.0), jnp.float32(-0.6)), jnp.float32(1.0)))
     3.0

@@ -15,9 +15,9 @@ class Prefix(NamedTuple):
 
     >>> from gossamer.mechanisms import TreeSum
     >>> tree = TreeSum((1,), horizon=4)
-    >>> quiet, grid, prefix = {"noise": jnp.zeros(1)}, {"noise": jnp.float32(0)}, Prefix.start(tree)
+    >>> quiet, prefix = {"noise": jnp.zeros(1)}, Prefix.start(tree)
     >>> for leaf in (1.0, 2.0, 4.0):
-    ...     increment, prefix = prefix.release(tree, jnp.array([leaf]), quiet, grid)
+    ...     increment, prefix = prefix.release(tree, jnp.array([leaf]), quiet, {})
     >>> increment.tolist(), prefix.total.tolist()
     ([4.0], [7.0])
     """

@@ -116,7 +116,7 @@ class AboveThreshold(Mechanism):
         """
         if value.shape != ():
             raise ConfigurationError("query", value.shape, "one number, an array of shape ()")
-        (query, threshold), spacing = map(self._draw, ("query", "threshold")), grid[self._draw("query")]
+        (query, threshold), spacing = map(self._draw, ("query", "threshold")), grid.get(self._draw("query"))
         fresh = two_sum(snap(state.threshold, spacing), snap(noise[threshold], spacing))
         noisy = _where(state.drawn, state.noisy, fresh)
         margin = _less(noisy, snap(value, spacing))

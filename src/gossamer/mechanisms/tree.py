@@ -78,10 +78,9 @@ class TreeSum(Additive):
     >>> tree = TreeSum((1,), horizon=2236, law="laplace")
     >>> tree.height, tree.calibrate(Sensitivity(l1=2.0, l2=2.0), Budget(1.0)).scales["noise"][0].value
     (12, 24.00000000002...)
-    >>> quiet, grid = {"noise": jnp.zeros(1)}, {"noise": jnp.float32(0)}
-    >>> state = tree.init()
+    >>> quiet, state = {"noise": jnp.zeros(1)}, tree.init()
     >>> for leaf in (1.0, 2.0, 3.0):
-    ...     prefix, state = tree.release(state, jnp.array([leaf]), quiet, grid)
+    ...     prefix, state = tree.release(state, jnp.array([leaf]), quiet, {})
     >>> prefix.tolist()
     [6.0]
     """
@@ -108,10 +107,11 @@ class TreeSum(Additive):
     def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
         """The noisy sum of all leaves so far, this one included."""
         released, packed, nodes = state
-        value, spacing = self._guard(released, value), grid[self.name]
+        value, spacing = self._guard(released, value), grid.get(self.name)
         place = self._place(released + 1)
         nodes = nodes.at[place.level].set(place.weight * snap(noise[self.name], spacing))
-        exact = pairs.add(pairs.unpack(packed), snap(value, place.coarse * spacing))
+        leaf = value if spacing is None else snap(value, place.coarse * spacing)
+        exact = pairs.add(pairs.unpack(packed), leaf)
         noisy = _plus_nodes(exact, nodes, place.leaf)
         kept = jnp.where(place.closes, pairs.pack(noisy), pairs.pack(exact))
         return noisy[0], (jnp.where(released < LIMIT, released + 1, released), kept, nodes)

@@ -24,6 +24,7 @@ from gossamer.privacy import SecureNoise
 from gossamer.simulation.engine import Program, World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.tally import Tally
+from gossamer.simulation.testing import HeldOut
 from gossamer.streams import LiveStream, Stream
 
 
@@ -35,7 +36,9 @@ class Progress(NamedTuple):
     tally: Tally
 
 
-def identity(feeder: Feeder, program: Program, seeds: list[int], noise: Callable[..., Any]) -> dict[str, Any]:
+def identity(
+    feeder: Feeder, program: Program, seeds: list[int], noise: Callable[..., Any], held_out: HeldOut | None
+) -> dict[str, Any]:
     """What a resumed run must have in common with the interrupted one.
 
     To continue with other data, other noise or another algorithm would give a result that no run gives, and use the
@@ -51,6 +54,7 @@ def identity(feeder: Feeder, program: Program, seeds: list[int], noise: Callable
         "noise": getattr(noise, "__qualname__", repr(noise)),
         "keys": [source.fingerprint for source in feeder.sources if isinstance(source, SecureNoise)],
         "digest": _digest(algorithm, stream, program),
+        "test": held_out.fingerprint() if held_out else None,
     }
 
 
@@ -61,7 +65,9 @@ def _digest(algorithm: Algorithm, stream: Stream, program: Program) -> str:
     parts.append(program.problem.initial_decision().tobytes())
     parts += [(name, schedule(some + 1).tolist()) for name, schedule in sorted(algorithm.public.items())]
     parts += sorted(algorithm.scales.items())
-    if not isinstance(algorithm.topology, Federation):
+    if isinstance(algorithm.topology, Federation):
+        parts.append(algorithm.topology)
+    else:
         parts += [leaf.tobytes() for leaf in jax.tree.leaves(algorithm.mixing.prepare(algorithm.topology, some))]
     if not isinstance(stream, LiveStream):  # a live stream cannot be read twice
         first = stream.read(0, min(8, stream.length or 8))

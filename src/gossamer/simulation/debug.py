@@ -19,6 +19,7 @@ from gossamer.simulation.engine import (
     now_for,
     observe,
     transmit,
+    without_absent,
 )
 from gossamer.topology import spoken
 
@@ -54,9 +55,12 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
         message, state = learner.speak(state, now("speak", i))
         messages.append(message)
         said.append(state)
-    everything = _stack(messages)
+    everything, states = without_absent(program, inputs, world.learners, _stack(messages), _stack(said))
     heard, server, heard_axis = transmit(program, constant, world.server, everything, inputs)
-    listened = [learner.listen(state, heard if heard_axis is None else _pick(heard, i)) for i, state in enumerate(said)]
+    listened = [
+        learner.listen(_pick(states, i), heard if heard_axis is None else _pick(heard, i))
+        for i in range(program.learners)
+    ]
     decisions = jnp.stack(played)
     transcript = {"decisions": decisions, "messages": spoken(everything), "broadcasts": heard}
     shown = observe(program, decisions, inputs.block)

@@ -62,7 +62,8 @@ class Inputs(NamedTuple):
         noise: the learners' draws by name, axes (seed, learner, C, ...), or recipes for drawing them here.
         server_noise: the server's draws by name, axes (seed, 1, C, ...), or recipes.
         public: schedules by name, axis (C,).
-        varying: the part of the mixing weights that changes from exchange to exchange, leading axis C.
+        varying: the part of the mixing weights that changes from exchange to exchange, leading axis C; in a
+            federation who takes part, axes (C, learner), or nothing where everybody does.
         grid: the lattice of the learners' draws by name, axis (learner,): the same at every exchange.
         server_grid: that of the server's draws, axis (1,).
     """
@@ -120,7 +121,8 @@ def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> No
     """What one function is given: every public value, and only the draws that were declared for it."""
     names = [name for name, spec in specs.items() if spec.used_in == function]
     draws, grid = (inputs.noise, inputs.grid) if function != "aggregate" else (inputs.server_noise, inputs.server_grid)
-    return Now(inputs.public, {name: draws[name] for name in names}, {name: grid[name] for name in names})
+    spacing = {name: grid[name] for name in names if name in grid}
+    return Now(inputs.public, {name: draws[name] for name in names}, spacing)
 
 
 PER_LEARNER = Now(public=None, noise=0, grid=0)  # type: ignore[arg-type]  # in_axes: schedules are common, draws are not
@@ -156,12 +158,27 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
         world.learners, block, now_for("learn", specs, inputs)
     )
     messages, said = jax.vmap(learner.speak, (0, PER_LEARNER))(learnt, now_for("speak", specs, inputs))
+    messages, said = without_absent(program, inputs, world.learners, messages, said)
     heard, server, heard_axis = transmit(program, constant, world.server, messages, inputs)
     listened = jax.vmap(learner.listen, (0, heard_axis))(said, heard)
     shown = observe(program, played, inputs.block)
     transcript = {"decisions": played, "messages": spoken(messages), "broadcasts": heard}
     kept = {name: transcript[name] for name in program.record}
     return World(listened, server), shown._replace(transcript=kept)
+
+
+def without_absent(
+    program: Program, inputs: Inputs, before: State, messages: Message, said: State
+) -> tuple[Message, State]:
+    """Of learners that miss a round of a federation, zeros instead of a message, and the state from before it."""
+    if program.server is None or not jax.tree.leaves(inputs.varying):
+        return messages, said
+
+    def keep(new: jax.Array, old: jax.Array) -> jax.Array:
+        return jnp.where(inputs.varying.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+
+    zeros = jax.tree.map(jnp.zeros_like, messages)
+    return jax.tree.map(keep, messages, zeros), jax.tree.map(keep, said, before)
 
 
 def transmit(
@@ -182,9 +199,6 @@ def first_messages(program: Program, public: Sequence[str]) -> tuple[Message, Me
     def zeros(specs: Mapping[str, NoiseSpec], count: int) -> dict[str, jax.Array]:
         return {name: jnp.zeros((count, *spec.shape)) for name, spec in specs.items()}
 
-    def none(specs: Mapping[str, NoiseSpec], count: int) -> dict[str, jax.Array]:
-        return {name: jnp.zeros(count) for name in specs}
-
     world, learner, server = start(program), program.learner, program.server
     theirs = server.noise if server else {}
     inputs = Inputs(
@@ -193,8 +207,8 @@ def first_messages(program: Program, public: Sequence[str]) -> tuple[Message, Me
         zeros(theirs, 1),
         {name: jnp.ones(()) for name in public},
         (),
-        none(learner.noise, program.learners),
-        none(theirs, 1),
+        {},
+        {},
     )
     now = now_for("speak", learner.noise, inputs)
     messages, _ = jax.vmap(learner.speak, (0, PER_LEARNER))(world.learners, now)

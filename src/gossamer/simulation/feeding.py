@@ -96,8 +96,8 @@ class Feeder:
         """Messages sent in each exchange of the chunk, every gossip step counted."""
         exchanges = chunk.origin + np.arange(chunk.first, chunk.stop, dtype=np.int64)
         topology = self.algorithm.topology
-        if isinstance(topology, Federation):  # every learner sends one message up and gets one down
-            return np.full(len(exchanges), 2 * topology.learners)
+        if isinstance(topology, Federation):  # whoever takes part sends one message up; everybody gets one down
+            return np.asarray(topology.learners + topology.present(exchanges).sum(axis=1))
         return topology.links(exchanges) * self.algorithm.mixing.steps
 
     def _block(self, chunk: Chunk) -> Block:
@@ -125,9 +125,11 @@ class Feeder:
 
     def _varying(self, chunk: Chunk) -> Any:
         topology = self.algorithm.topology
-        if isinstance(topology, Federation) or topology.fixed:
-            return {}
         exchanges = chunk.origin + np.arange(chunk.first, chunk.stop, dtype=np.int64)
+        if isinstance(topology, Federation):
+            return _pad(topology.present(exchanges), 0, chunk) if topology.participation < 1 else {}
+        if topology.fixed:
+            return {}
         arrays = self.algorithm.mixing.prepare(topology, exchanges)[1]
         return jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), arrays)
 
@@ -138,8 +140,9 @@ def _in_program(source: NoiseSource) -> TypeGuard[FastNoise]:
 
 
 def _grids(scales: Scales) -> dict[str, NDArray[np.float32]]:
-    """The lattice of every draw, by name and learner."""
-    return {name: np.array([scale.grid for scale in each], np.float32) for name, each in scales.items()}
+    """The lattice of every draw that has one, by name and learner."""
+    grids = {name: np.array([scale.grid for scale in each], np.float32) for name, each in scales.items()}
+    return {name: each for name, each in grids.items() if each.all()}
 
 
 def _only(used_in: Sequence[str], specs: Mapping[str, NoiseSpec]) -> dict[str, NoiseSpec]:

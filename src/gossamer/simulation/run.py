@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 Doubles = NDArray[np.float64]
 
-_ARRAYS = ("steps", "losses", "accuracy", "consensus", "decisions")
+_ARRAYS = ("steps", "losses", "accuracy", "consensus", "decisions", "test_steps", "test_losses", "test_accuracy")
 
 
 @dataclass(frozen=True)
 class Run:
     """Losses, accuracy, consensus and traffic of one run, and the guarantee of its algorithm.
 
-    With several seeds every array except `steps` has a leading seed axis. The losses, the accuracy and the transcript
-    are functions of private data: they exist in a simulation and are never shown by a node on a network.
+    With several seeds every array except `steps` and `test_steps` has a leading seed axis. The losses, the accuracy and
+    the transcript are functions of private data: they exist in a simulation and are never shown by a node on a network.
 
     Attributes:
         algorithm: what was run, as `Algorithm.describe` tells it.
@@ -45,6 +45,10 @@ class Run:
         wall_time: seconds.
         seed: the seed, or the list of seeds; None in a loaded run that was saved without.
         transcript: what `record` asked for: axes (exchange, learner, coordinate).
+        test_steps: (points,) steps played before each test, at the end of every row; None without a test.
+        test_losses: (points, learners) mean loss, on the samples held out, of what each learner would play next; the
+            last point is that of `decisions`; "joint" has one column.
+        test_accuracy: (points, learners) share of correct predictions likewise; None for problems without classes.
     """
 
     algorithm: str
@@ -61,6 +65,9 @@ class Run:
     wall_time: float
     seed: int | list[int] | None = None
     transcript: dict[str, Any] = field(default_factory=dict)
+    test_steps: NDArray[np.int64] | None = None
+    test_losses: Doubles | None = None
+    test_accuracy: Doubles | None = None
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per (seed,) learner and recorded step: steps, learner, loss, average_loss, accuracy, consensus."""

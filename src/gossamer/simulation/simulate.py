@@ -17,6 +17,7 @@ from gossamer.checks import check_count, check_seed
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, PrivacyError
 from gossamer.privacy import FastNoise, Guarantee, NoiseSource, SecureNoise, Unit
+from gossamer.problems import Block
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
 from gossamer.simulation import engine
@@ -26,10 +27,12 @@ from gossamer.simulation.feeding import Chunk, Feeder, chunk_length, chunks
 from gossamer.simulation.run import Run
 from gossamer.simulation.summary import report, without_seed_axis
 from gossamer.simulation.tally import Tally
+from gossamer.simulation.testing import HeldOut, cut_at_rows
 from gossamer.streams import Stream
 
 RECORDS = ("decisions", "messages", "broadcasts")
 _ROWS = 1000  # rows a run keeps unless told otherwise
+_TESTED_ROWS = 50  # likewise where every row ends with a test
 _CHECKPOINT_SECONDS = 10.0
 
 
@@ -48,6 +51,7 @@ def simulate(
     debug: bool = False,
     progress: bool = True,
     checkpoint: str | Path | None = None,
+    test: Block | None = None,
 ) -> Run:
     """Run an algorithm over the first `steps` samples of every learner.
 
@@ -61,7 +65,8 @@ def simulate(
         noise: makes the noise source from a seed.
         measure: "global": each decision on the samples of all learners; "local": on the learner's own; "joint": the
             decision put together from the coordinates that each learner controls, on all samples.
-        every: exchanges per row of the result, each row a mean over all its steps; by default about 1000 rows.
+        every: exchanges per row of the result, each row a mean over all its steps; by default about 1000 rows,
+            or about 50 where there is a test.
         record: any of "decisions", "messages" and, where there is a server, "broadcasts": the transcript of what was
             played, said and answered. Of accelerated gossip it holds the first iterate of each exchange; the others are
             public linear functions of the first ones.
@@ -69,6 +74,8 @@ def simulate(
         debug: run the same functions in plain Python, learner by learner.
         progress: show a progress bar where the output is a terminal.
         checkpoint: a file that the run continues from where it exists, and that is kept up to date.
+        test: samples held out, x (rows, features...) and y (rows,). At the end of every row of the result the
+            decisions that would be played next are evaluated on them. Nothing else in the run depends on them.
 
     Returns:
         The run: see `Run`.
@@ -84,17 +91,23 @@ def simulate(
     begun = time.perf_counter()
     feeder = Feeder(algorithm, stream, tuple(noise(s) for s in chosen))
     program = Program.of(algorithm, stream.shared, measure, tuple(record))
+    held_out = None if test is None else HeldOut.of(program, test)
     keeper = _Keeper()
     if checkpoint is not None:
-        keeper = _Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, noise))
+        keeper = _Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, noise, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
-    done = keeper.resume(engine.start_many(program, len(chosen)), every, exchanges)
+    usual = max(1, exchanges // (_TESTED_ROWS if held_out else _ROWS))
+    done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
     length = chunk or chunk_length(algorithm, feeder.sources, block)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
+    if held_out:
+        plan = cut_at_rows(plan, done.tally.every)
     with _bar(progress, algorithm.name, exchanges, done.exchanges) as advance:
-        done = _play_all(feeder, program, plan, done, debug, keeper, advance)
+        done = _play_all(feeder, program, plan, done, debug, keeper, advance, held_out)
     last = _play_rest(feeder, program, steps, done)
+    if held_out and done.tally.tested < done.tally.rows:  # the run ends within a row
+        done.tally.add_test(held_out.evaluate(last))
     run = report(algorithm, _promise(feeder), program, done.tally, last)
     single = seeds is None
     run = replace(run, seed=chosen[0] if single else chosen, wall_time=time.perf_counter() - begun)
@@ -112,12 +125,16 @@ def _promise(feeder: Feeder) -> Guarantee:
 
 
 class _Played(NamedTuple):
-    """A chunk that JAX is computing, or has computed: how many rows it measures, its states and its outputs."""
+    """A chunk that JAX is computing, or has computed: how many rows it measures, its states and its outputs.
+
+    `ahead` holds the decisions after it, where they are to be tested.
+    """
 
     chunk: Chunk
     rows: int
     worlds: World
     outputs: Outputs
+    ahead: jax.Array | None
 
 
 def _play_all(
@@ -128,6 +145,7 @@ def _play_all(
     debug: bool,
     keeper: _Keeper,
     advance: Callable[[int], None],
+    held_out: HeldOut | None,
 ) -> Progress:
     """Every whole block, chunk by chunk.
 
@@ -141,10 +159,13 @@ def _play_all(
         """Wait for the outputs of a chunk, and add them up."""
         if played is None:
             return progress
-        chunk, rows, worlds, outputs = played
+        chunk, rows, worlds, outputs, ahead = played
         shown = jax.tree.map(lambda leaf: np.asarray(leaf)[chunk.first : chunk.stop], outputs)
         messages = feeder.messages(chunk)
+        scores = held_out.evaluate(np.asarray(ahead)) if held_out and ahead is not None else None
         tally.add(chunk.origin + chunk.first, shown, rows=rows, steps=chunk.block, messages=messages)
+        if scores is not None:
+            tally.add_test(scores)
         progress = Progress(chunk.origin + chunk.stop, worlds, tally)
         keeper.keep(progress, now=last)
         advance(progress.exchanges)
@@ -158,8 +179,10 @@ def _play_all(
             look(done, played, last=True)
             raise
         worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
+        tested = held_out is not None and (chunk.origin + chunk.stop) % tally.every == 0
+        ahead = _play_next(feeder, program, worlds, _after(chunk))[0] if tested else None
         done = look(done, played, last=False)
-        played = _Played(chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs)
+        played = _Played(chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs, ahead)
     return look(done, played, last=True)
 
 
@@ -167,14 +190,23 @@ def _play_rest(feeder: Feeder, program: Program, steps: int, done: Progress) -> 
     """The steps after the last whole block; returns the last decisions, axes (seed, learner, coordinate)."""
     played = sum(s.exchanges * s.block for s in feeder.algorithm.schedule.segments(steps))
     rest = steps - played
-    chunk = Chunk(done.exchanges, 1, 0, 1, rest, played)
-    inputs = feeder.inputs(chunk, used_in=("decide",))
-    decisions, outputs = engine.play(program, done.worlds, engine.at(inputs, 0))
+    decisions, outputs, rows = _play_next(feeder, program, done.worlds, Chunk(done.exchanges, 1, 0, 1, rest, played))
     if rest:
         outputs = jax.tree.map(lambda leaf: np.asarray(leaf)[None], outputs)
-        rows = _rows(program, inputs.block.x, rest)
         done.tally.add(done.exchanges, outputs, rows=rows, steps=rest, messages=0)
     return np.asarray(decisions)
+
+
+def _after(chunk: Chunk) -> Chunk:
+    """The exchange after a chunk, without its samples."""
+    step = chunk.step + (chunk.stop - chunk.first) * chunk.block
+    return Chunk(chunk.origin + chunk.stop, 1, 0, 1, 0, step)
+
+
+def _play_next(feeder: Feeder, program: Program, worlds: World, chunk: Chunk) -> tuple[jax.Array, Outputs, int]:
+    """The decisions of a single exchange in which nothing is learnt, what they show, and on how many samples."""
+    inputs = feeder.inputs(chunk, used_in=("decide",))
+    return *engine.play(program, worlds, engine.at(inputs, 0)), _rows(program, inputs.block.x, chunk.block)
 
 
 def _rows(program: Program, x: Any, block: int) -> int:
@@ -191,10 +223,11 @@ class _Keeper:
     identity: dict[str, Any] = field(default_factory=dict)
     written: float = 0.0
 
-    def resume(self, fresh: World, every: int | None, exchanges: int) -> Progress:
+    def resume(self, fresh: World, every: int | None, usual: int, exchanges: int) -> Progress:
+        """What the file holds, or a fresh start with rows of `every` exchanges, or of the usual number."""
         stored = self.path and checkpoints.read(self.path, self.identity, fresh, every)
         if not stored:
-            return Progress(0, fresh, Tally(every or max(1, exchanges // _ROWS)))
+            return Progress(0, fresh, Tally(every or usual))
         if stored.exchanges > exchanges:
             raise ConfigurationError(
                 "steps", f"{exchanges} exchanges", f"at least the {stored.exchanges} in {self.path}"
@@ -258,8 +291,7 @@ def _check_privacy(algorithm: Algorithm, stream: Stream, steps: int) -> None:
         raise PrivacyError.of(
             "steps", steps, f"at most the horizon of {promise.horizon:,}", "make it with a longer one"
         )
-    for release in algorithm.releases:
-        release.mechanism.require(algorithm.schedule.exchanges(steps))
+    algorithm.require(algorithm.schedule.exchanges(steps))
     if promise.basis != "none" and stream.shared != (promise.unit in (Unit.BATCH, Unit.BATCH_SAMPLE)):
         data = "one batch common to all learners" if stream.shared else "samples of its own for every learner"
         raise PrivacyError.of("stream", data, f"data of which {promise.unit} is the unit of privacy")

@@ -21,8 +21,10 @@ from gossamer.simulation.tally import Tally
 def report(
     algorithm: Algorithm, guarantee: Guarantee, program: Program, tally: Tally, decisions: NDArray[np.float32]
 ) -> Run:
-    """The run, with a seed axis first in every array but `steps`."""
+    """The run, with a seed axis first in every array but `steps` and `test_steps`."""
     sums = tally.sums
+    steps = np.cumsum(sums["steps"]).astype(np.int64)
+    tests = {name: np.moveaxis(np.concatenate(parts), 0, 1) for name, parts in tally.tests.items()}
     rows = np.where(sums["rows"] > 0, sums["rows"], np.nan)[:, None, None]  # a row without samples has no loss
     messages = int(sums["messages"].sum())
     return Run(
@@ -30,7 +32,7 @@ def report(
         name=algorithm.name,
         guarantee=guarantee,
         measure=program.measure,
-        steps=np.cumsum(sums["steps"]).astype(np.int64),
+        steps=steps,
         losses=np.moveaxis(sums["loss"] / rows, 0, 1),
         accuracy=np.moveaxis(sums["correct"] / rows, 0, 1) if "correct" in sums else None,
         consensus=np.moveaxis(sums["disagreement"] / sums["exchanges"][:, None], 0, 1),
@@ -39,6 +41,9 @@ def report(
         bytes=round(messages * _message_bytes(algorithm, program)),
         wall_time=0.0,
         transcript={name: np.moveaxis(np.concatenate(p), 0, 1) for name, p in tally.transcript.items()},
+        test_steps=steps if tests else None,
+        test_losses=tests.get("loss"),
+        test_accuracy=tests.get("accuracy"),
     )
 
 
@@ -61,7 +66,7 @@ def _bytes(tree: Any) -> int:
 
 def without_seed_axis(run: Run) -> Run:
     """The same run with the only seed's axis taken away."""
-    first = {name: getattr(run, name)[0] for name in ("losses", "consensus", "decisions")}
-    accuracy = None if run.accuracy is None else run.accuracy[0]
+    seeded = ("losses", "accuracy", "consensus", "decisions", "test_losses", "test_accuracy")
+    first = {name: values[0] for name in seeded if (values := getattr(run, name)) is not None}
     transcript = jax.tree.map(lambda leaf: leaf[0], run.transcript)
-    return replace(run, **first, accuracy=accuracy, transcript=transcript)
+    return replace(run, **first, transcript=transcript)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,13 +15,14 @@ Doubles = NDArray[np.float64]
 
 
 class Tally:
-    """Sums of losses, correct predictions and disagreement over windows of exchanges, and the transcript."""
+    """Sums of losses, correct predictions and disagreement over windows of exchanges, the transcript and the tests."""
 
     def __init__(self, every: int) -> None:
         self.every = every
         self.rows = 0
         self._sums: dict[str, Doubles] = {}  # with room for more rows than there are
         self.transcript: dict[str, list[NDArray[Any]]] = {}
+        self.tests: dict[str, list[Doubles]] = {}  # axes (row, seed, learner)
 
     def add(self, exchange: int, outputs: Outputs, *, rows: int, steps: int, messages: NDArray[np.int64] | int) -> None:
         """Add the outputs of consecutive exchanges.
@@ -54,6 +56,16 @@ class Tally:
             sums = self._sums[name] = room
         sums[rows] += values
 
+    def add_test(self, scores: Mapping[str, Doubles]) -> None:
+        """Add what the decisions at the end of the next row achieve on samples held out: axes (seed, learner)."""
+        for name, values in scores.items():
+            self.tests.setdefault(name, []).append(values[None])
+
+    @property
+    def tested(self) -> int:
+        """How many rows have ended with a test."""
+        return sum(len(part) for part in self.tests.get("loss", []))
+
     @property
     def sums(self) -> dict[str, Doubles]:
         """The sums of every row, by name."""
@@ -62,6 +74,7 @@ class Tally:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything as named arrays, for a checkpoint."""
         kept = {f"transcript/{name}": np.concatenate(parts) for name, parts in self.transcript.items()}
+        kept |= {f"tests/{name}": np.concatenate(parts) for name, parts in self.tests.items()}
         return {f"sums/{name}": values for name, values in self.sums.items()} | kept
 
     @classmethod
@@ -74,4 +87,6 @@ class Tally:
                 tally._sums[key], tally.rows = values, len(values)
             elif kind == "transcript":
                 tally.transcript[key] = [values]
+            elif kind == "tests":
+                tally.tests[key] = [values]
         return tally

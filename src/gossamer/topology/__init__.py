@@ -33,7 +33,7 @@ from gossamer.topology.mixing import (
     polynomial_matrix,
     spoken,
 )
-from gossamer.topology.time_varying import alternating, random_matching, with_link_failures
+from gossamer.topology.time_varying import alternating, public_draws, random_matching, with_link_failures
 
 __all__ = [
     "DENSE_LIMIT",
@@ -57,6 +57,7 @@ __all__ = [
     "isolated",
     "path",
     "polynomial_matrix",
+    "public_draws",
     "random_matching",
     "random_regular",
     "ring",

@@ -1,0 +1,106 @@
+"""Samples held out: how good the decisions along a run are on data that no learner learns from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.errors import ConfigurationError
+from gossamer.problems import Block, Problem
+from gossamer.simulation.engine import Program
+from gossamer.simulation.feeding import Chunk
+from gossamer.streams.base import as_records
+
+Doubles = NDArray[np.float64]
+
+_BATCH = 100  # rows evaluated at a time: what a network computes for them stays in the cache, and memory small
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Samples that decisions are tested on, kept on the device.
+
+    >>> from gossamer import algorithms, problems
+    >>> algorithm = algorithms.centralized_ogd(problems.Logistic(2), 3, step=0.1)
+    >>> program = Program.of(algorithm, False, "global", ())
+    >>> test = Block([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]], [1, 0, 1])
+    >>> scores = HeldOut.of(program, test).evaluate(np.ones((1, 3, 2), np.float32))
+    >>> scores["accuracy"].round(3)
+    array([[0.667, 0.667, 0.667]])
+    """
+
+    problem: Problem
+    coordinates: tuple[int, ...] | None
+    samples: Block
+
+    @classmethod
+    def of(cls, program: Program, test: Block) -> HeldOut:
+        """The samples of `test`, checked as those of a stream are."""
+        if not isinstance(test, tuple) or len(test) != 2:
+            raise ConfigurationError("test", type(test).__name__, "samples held out", "try test=Block(x, y)")
+        x, y = as_records(*test)
+        program.problem.check(Block(x, y))
+        return cls(program.problem, program.coordinates, Block(jnp.array(x), jnp.array(y)))
+
+    def fingerprint(self) -> str:
+        """Tells samples apart: how many there are, and a hash of them all."""
+        hashed = hashlib.sha256()
+        for leaf in self.samples:
+            hashed.update(f"{leaf.shape} {leaf.dtype}".encode() + np.asarray(leaf).tobytes())
+        return f"{len(self.samples.y)} samples, sha256 {hashed.hexdigest()}"
+
+    def evaluate(self, decisions: NDArray[np.float32]) -> dict[str, Doubles]:
+        """Mean "loss" and, where there are classes, "accuracy" of decisions (seed, learner, coordinate).
+
+        Equal decisions, such as those of a federation, are evaluated once.
+        """
+        if self.coordinates is not None:  # the one decision that the learners play together
+            decisions = decisions[:, self.coordinates, np.arange(decisions.shape[2])][:, None]
+        known: dict[bytes, dict[str, float]] = {}
+        means = []
+        for decision in decisions.reshape(-1, decisions.shape[2]):
+            key = decision.tobytes()
+            if key not in known:
+                known[key] = self._means(decision)
+            means.append(known[key])
+        return {name: np.array([each[name] for each in means]).reshape(decisions.shape[:2]) for name in means[0]}
+
+    def _means(self, decision: NDArray[np.float32]) -> dict[str, float]:
+        rows = _by_row(self.problem, decision, self.samples, _BATCH)
+        return {name: float(np.asarray(values).mean(dtype=np.float64)) for name, values in rows.items()}
+
+
+@partial(jax.jit, static_argnames=("problem", "batch"))
+def _by_row(problem: Problem, decision: jax.Array, samples: Block, batch: int) -> dict[str, jax.Array]:
+    """The loss of every row and, where there are classes, whether it is classified correctly."""
+
+    def one(row: Block) -> dict[str, jax.Array]:
+        correct = problem.correct(decision, Block(row.x[None], row.y[None]))
+        loss = {"loss": problem.loss(decision, row.x, row.y)}
+        return loss if correct is None else loss | {"accuracy": correct[0]}
+
+    rows: dict[str, jax.Array] = jax.lax.map(one, samples, batch_size=batch)
+    return rows
+
+
+def cut_at_rows(plan: Iterator[Chunk], every: int) -> Iterator[Chunk]:
+    """The same exchanges in chunks of the same length, which also stop wherever a row of the result ends.
+
+    Only the bounds of the compiled loop change, not its program: the results stay the same to the last bit.
+
+    >>> [(c.first, c.stop, c.step) for c in cut_at_rows(iter([Chunk(8, 8, 1, 8, 2, 18)]), 5)]
+    [(1, 2, 18), (2, 7, 20), (7, 8, 30)]
+    """
+    for chunk in plan:
+        low = chunk.first
+        while low < chunk.stop:
+            high = min(chunk.stop, low + every - (chunk.origin + low) % every)
+            yield chunk._replace(first=low, stop=high, step=chunk.step + (low - chunk.first) * chunk.block)
+            low = high
