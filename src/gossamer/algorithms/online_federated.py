@@ -248,11 +248,8 @@ def online_federated(
     ):
         if given not in get_args(allowed):
             raise ConfigurationError(name, given, " or ".join(map(repr, get_args(allowed))))
-    network, rate, tau = (
-        Federation.of(learners),
-        Rate.of("step_size", step_size),
-        check_count("local_steps", local_steps),
-    )
+    network, rate = Federation.of(learners), Rate.of("step_size", step_size)
+    tau = check_count("local_steps", local_steps)
     rounds = None if horizon is None else check_count("horizon", horizon, least=tau) // tau
     by_round = noise_rows == "rounds"
     _check_round_options(by_round, loss_class, smoothness, calibration)
@@ -274,6 +271,7 @@ def online_federated(
         words = f"{factorization}, a row for every {'round' if by_round else 'step'}, {calibration}"
         if moved:
             learner = NoisyRounds(problem, bounded, tau, length, mechanism, moved.radius)
+            words += f", local steps start within {moved.radius:.4g} of zero" * math.isfinite(moved.radius)
         else:
             learner = NoisySteps(problem, bounded, tau, length, mechanism)
     return Algorithm(

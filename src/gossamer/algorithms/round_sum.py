@@ -24,7 +24,7 @@ is 2^-11 of the sensitivity.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from gossamer.checks import check_positive
@@ -90,15 +90,27 @@ def round_sum(
         check_positive("smoothness", smoothness, "the Lipschitz constant of every sample's gradient, l2 included")
         if loss_class != "smooth":
             raise ConfigurationError("smoothness", smoothness, "None unless loss_class='smooth'")
-    established = [one for one in get_args(LossClass) if _enforced_by(one, problem, clip, step)]
-    chosen: LossClass = established[0] if loss_class is None else loss_class
+    if loss_class is not None:
+        return _declared(problem, clip, step, local_steps, loss_class, smoothness)
+    established = (one for one in get_args(LossClass) if _enforced_by(one, problem, clip, step))
+    bounds = (_bound(one, problem, clip, step, local_steps, problem.smoothness or 0.0) for one in established)
+    return next(bound for bound in bounds if bound.radius > 0)
+
+
+def _declared(
+    problem: Problem, clip: Clip, step: float, local_steps: int, loss_class: LossClass, smoothness: float | None
+) -> RoundSum:
+    """The bound of the class that somebody says the losses are in."""
     known = problem.smoothness if smoothness is None else smoothness
-    if chosen != "any" and known is None:
+    if loss_class != "any" and known is None:
         raise ConfigurationError(
-            "loss_class", chosen, "'any' where the smoothness is not known", "give feature_bound, or smoothness"
+            "loss_class", loss_class, "'any' where the smoothness is not known", "give feature_bound, or smoothness"
         )
-    enforced = "" if smoothness is not None else _enforced_by(chosen, problem, clip, step)
-    return _bound(chosen, problem, clip, step, local_steps, known or 0.0, enforced)
+    bound = _bound(loss_class, problem, clip, step, local_steps, known or 0.0)
+    if bound.radius <= 0:
+        hint = "in so many dimensions the float32 errors of a round are large unless the models are small"
+        raise ConfigurationError("loss_class", loss_class, "'any', or a problem with a bounded domain", hint)
+    return bound if smoothness is None else replace(bound, enforced_by="")
 
 
 def _enforced_by(loss_class: LossClass, problem: Problem, clip: Clip, step: float) -> str:
@@ -115,22 +127,22 @@ def _enforced_by(loss_class: LossClass, problem: Problem, clip: Clip, step: floa
 
 
 def _bound(
-    loss_class: LossClass, problem: Problem, clip: Clip, step: float, local_steps: int, smooth: float, enforced: str
+    loss_class: LossClass, problem: Problem, clip: Clip, step: float, local_steps: int, smooth: float
 ) -> RoundSum:
+    """The recursion, and the float32 errors beside it."""
     b, tau = clip.norm, local_steps
     moved = 2 * b
     for _ in range(tau - 1):
         grown = {"scalar-link": 0.0, "smooth": step * smooth * moved}.get(loss_class, math.inf)
         moved += min(grown, 2 * b + step * problem.l2 * moved)
     amplified = (1 + step * smooth) ** (tau - 1) if loss_class == "smooth" else 1.0
-    off = 2 * tau * amplified * b * (_NORM + tau * _UNIT)
-    radius = math.inf
-    per_radius = 2 * tau * amplified * smooth * (math.prod(problem.feature_shape) + 16) * _UNIT
-    if loss_class != "any" and per_radius:
-        walked = step * tau * b
-        radius = min(problem.domain.radius, max(0.0, _SHARE * moved / per_radius - walked))
-        if math.isfinite(problem.domain.radius):
-            radius = problem.domain.radius
-        off += per_radius * (radius + walked)
+    off, radius = 2 * tau * amplified * b * (_NORM + tau * _UNIT), math.inf
+    per_norm = 2 * tau * amplified * smooth * (math.prod(problem.feature_shape) + 16) * _UNIT
+    if loss_class != "any" and per_norm:
+        walked = step * tau * b  # how far a round moves
+        radius = problem.domain.radius
+        radius = radius if math.isfinite(radius) else _SHARE * moved / per_norm - walked
+        off += per_norm * (radius + walked)
     l2 = moved + off
+    enforced = _enforced_by(loss_class, problem, clip, step)
     return RoundSum(loss_class, Sensitivity(l1=l2 * math.sqrt(problem.dim), l2=l2), radius, enforced)

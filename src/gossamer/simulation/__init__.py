@@ -2,5 +2,6 @@
 
 from gossamer.simulation.run import Run
 from gossamer.simulation.simulate import simulate
+from gossamer.simulation.virtual import virtual_iterates
 
-__all__ = ["Run", "simulate"]
+__all__ = ["Run", "simulate", "virtual_iterates"]

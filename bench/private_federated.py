@@ -1,0 +1,105 @@
+"""What privacy costs `online_federated`: `python -m bench.private_federated [PICTURE.html]` prints what its page quotes.
+
+The setting of Fig. 3 of paper 001, with features of norm at most 1. Average loss of the model in play against epsilon,
+each variant with the best of the same steps at each epsilon, chosen on other seeds of the noise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from bench.private import standard_error
+from gossamer import Budget, algorithms, problems, simulate, streams
+
+LEARNERS, DIM, LOCAL_STEPS, ROUNDS = 20, 100, 4, 1000
+HORIZON = ROUNDS * LOCAL_STEPS
+EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+DELTA = 1e-3
+STEPS = tuple(0.01 * 2.0**k for k in range(10))
+TUNING, FINAL = (100, 101), tuple(range(10))
+PROBLEM = problems.Logistic(DIM, feature_bound=1.0)
+STREAM = streams.heterogeneous_logistic(LEARNERS, DIM, 0.1, 0.1, seed=1)
+
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "independent": {"factorization": "independent"},
+    "tree": {"factorization": "tree"},
+    "blt, published": {"factorization": "blt", "calibration": "published"},
+    "blt": {"factorization": "blt"},
+    "blt, rows for rounds": {"factorization": "blt", "noise_rows": "rounds"},
+    "blt, rows for rounds, averaged": {"factorization": "blt", "noise_rows": "rounds", "publish": "averaged"},
+}
+
+
+def losses(step: float, seeds: tuple[int, ...], **options: Any) -> np.ndarray:
+    """Average loss of the models in play, by seed."""
+    algorithm = algorithms.online_federated(
+        PROBLEM, LEARNERS, horizon=HORIZON, local_steps=LOCAL_STEPS, clip=1.0, step_size=step, **options
+    )
+    run = simulate(algorithm, STREAM, HORIZON, seeds=seeds, every=ROUNDS, measure="local", progress=False)
+    return run.losses.mean(axis=(1, 2))
+
+
+def best(**options: Any) -> tuple[float, np.ndarray]:
+    """The best step on the tuning seeds, and the losses with it on the others."""
+    step = min(STEPS, key=lambda each: float(losses(each, TUNING, **options).mean()))
+    return step, losses(step, FINAL, **options)
+
+
+@cache
+def without_noise() -> tuple[float, float]:
+    """The best step without noise, and its loss."""
+    found = {step: float(losses(step, (0,), factorization="none").mean()) for step in STEPS}
+    step = min(found, key=lambda each: found[each])
+    return step, found[step]
+
+
+def main() -> None:
+    found = {
+        name: [best(budget=Budget(epsilon, DELTA), **options) for epsilon in EPSILONS]
+        for name, options in VARIANTS.items()
+    }
+    table = Table(
+        title=f"Average loss, n={LEARNERS}, d={DIM}, tau={LOCAL_STEPS}, R={ROUNDS:,}, {len(FINAL)} seeds (step)"
+    )
+    table.add_column("variant")
+    for epsilon in EPSILONS:
+        table.add_column(f"epsilon {epsilon:g}", justify="right")
+    for name, rows in found.items():
+        spread = standard_error(np.array([values for _, values in rows]))
+        cells = zip(rows, spread, strict=True)
+        table.add_row(name, *(f"{values.mean():.3f} ± {s:.3f} ({step:g})" for (step, values), s in cells))
+    console = Console(width=160)
+    console.print(table)
+    step, loss = without_noise()
+    console.print(f"Without noise: {loss:.3f} (step {step:g}). Playing zero: {np.log(2):.3f}.")
+    if len(sys.argv) > 1:
+        draw({name: np.array([values for _, values in rows]) for name, rows in found.items()}, Path(sys.argv[1]))
+
+
+def draw(found: Mapping[str, np.ndarray], path: Path) -> None:
+    """The picture of docs/algorithms/online_federated.md."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for name, values in found.items():
+        bars = {"type": "data", "array": standard_error(values)}
+        figure.add_scatter(x=EPSILONS, y=values.mean(axis=1), error_y=bars, name=name, mode="lines+markers")
+    for name, value, dash in (("playing zero", np.log(2), "dot"), ("no noise", without_noise()[1], "dash")):
+        line = {"dash": dash, "color": "grey"}
+        figure.add_scatter(x=EPSILONS, y=[value] * len(EPSILONS), name=name, mode="lines", line=line)
+    figure.update_xaxes(type="log", title=f"epsilon for the whole horizon, delta {DELTA:g}", tickvals=EPSILONS)
+    figure.update_yaxes(title="average loss of the model in play", rangemode="tozero")
+    figure.update_layout(template="plotly_white", width=860, height=430, margin={"t": 20, "r": 20})
+    figure.write_html(path, include_plotlyjs=True, config={"displayModeBar": False})
+
+
+if __name__ == "__main__":
+    main()
