@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose
 from scipy import optimize
 
 from gossamer import ConfigurationError, GossamerError, metrics, problems, sets, simulate, streams
+from gossamer.metrics import solver
 from gossamer.problems import Block
 from tests import instances
 from tests.instances import QUIET
@@ -62,6 +63,51 @@ def test_best_decision_agrees_with_scipy(kind, domain):
 
 def test_without_bounds_and_l2_there_is_no_certificate():
     assert np.isnan(metrics.best_decision(problems.Logistic(5), instances.stream(), 200, tolerance=1e-4).gap)
+
+
+def random_rows(samples, dim, labels=None):
+    """One step of as many learners as samples, with features longer than 1."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=samples).astype(np.float32) if labels is None else np.asarray(labels)
+    return streams.from_arrays(rng.normal(size=(samples, dim)), y, samples, seed=0, shuffle=False)
+
+
+@pytest.mark.parametrize(("samples", "l2"), [(12, 0.0), (12, 0.1), (30, 0.0)])
+def test_least_squares_are_solved_as_equations(samples, l2, monkeypatch):
+    """With fewer and with more samples than dimensions; without equations the search finds the same."""
+    problem, stream = problems.LeastSquares(20, l2=l2, feature_bound=2.0), random_rows(samples, 20)
+    best = metrics.best_decision(problem, stream, 1, iterations=0)
+    x, y = (leaf.astype(np.float64) for leaf in rows(stream, 1))
+    x *= np.minimum(1, 2.0 / np.linalg.norm(x, axis=1))[:, None]
+    tall = np.vstack([x, np.sqrt(samples * l2 / 2) * np.eye(20)])
+    expected = np.linalg.pinv(tall) @ np.append(y, np.zeros(20))
+    assert_allclose(best.decision, expected, atol=1e-6)
+    assert_allclose(best.loss, np.mean((x @ expected - y) ** 2) + l2 / 2 * expected @ expected, atol=1e-12)
+    assert np.isnan(best.gap) if (samples, l2) == (30, 0.0) else 0 <= best.gap < 1e-12
+    monkeypatch.setattr(solver, "_SOLVED", 0)
+    searched = metrics.best_decision(problem, stream, 1)
+    assert searched.decision.tolist() != best.decision.tolist()
+    assert best.loss - 1e-12 <= searched.loss <= best.loss + 1e-6
+
+
+def test_the_infimum_of_separable_samples_is_zero_to_the_tolerance(monkeypatch):
+    """80 samples in 100 dimensions, as in paper 001: every labelling can be separated, and no decision is best."""
+    labels = np.random.default_rng(1).integers(0, 2, 80)
+    problem, stream = problems.Logistic(100, feature_bound=1.0), random_rows(80, 100, labels)
+    best = metrics.best_decision(problem, stream, 1, tolerance=1e-6, iterations=0)
+    assert 0 < best.loss == best.gap <= 1e-6
+    assert_allclose(mean_loss(problem, best.decision, rows(stream, 1)), best.loss, rtol=1e-3)
+    monkeypatch.setattr(solver, "_SOLVED", 0)
+    searched = metrics.best_decision(problem, stream, 1, tolerance=1e-6)  # the norm of the gradient is small before
+    assert np.isnan(searched.gap)
+    assert searched.loss < 1e-4
+
+
+def test_samples_that_contradict_each_other_cannot_be_separated():
+    x, y = np.ones((2, 3), np.float32), np.array([0, 1])
+    best = metrics.best_decision(problems.Logistic(3), streams.from_arrays(x, y, 2, seed=0), 1)
+    assert_allclose(best.loss, np.log(2), rtol=1e-9)
+    assert np.isnan(best.gap)
 
 
 def test_best_decision_in_a_trace_norm_ball_has_an_exact_certificate():

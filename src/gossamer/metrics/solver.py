@@ -17,17 +17,20 @@ from jax import lax
 from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.problems import Block, Hinge, Linear, Problem
+from gossamer.problems import Block, Hinge, LeastSquares, Linear, Logistic, Problem, Softmax
+from gossamer.problems.numerics import row_norms, shrink
 from gossamer.sets import Everywhere
 from gossamer.streams import Stream
 
 _PIECE = 2**15  # rows per piece of a sum: bounds the memory that double precision takes
+_SOLVED = 2**20  # features up to which linear equations are solved: a second at most
+_NONNEGATIVE = (Logistic, LeastSquares, Softmax)  # the loss of these bounds how far it is above its infimum
 
 
 class Comparator(NamedTuple):
     """A best decision: its mean loss per sample, and how far at most that is above the minimum.
 
-    `gap` is NaN where there is no such bound: on an unbounded set, without l2.
+    `gap` is NaN where there is no such bound: on an unbounded set, without l2, unless the loss is nearly zero.
     """
 
     decision: NDArray[np.float64]
@@ -63,8 +66,9 @@ def best_decision(
         steps: the step after the last one that counts.
         start: the first step that counts.
         tolerance: the accuracy of the mean loss. On a bounded decision set it is certified by the Frank-Wolfe gap;
-            without bounds by |gradient|^2 / (2 l2) where there is l2. Without both nothing bounds the accuracy: the
-            norm of the gradient is brought below the tolerance, and the gap is NaN.
+            without bounds by |gradient|^2 / (2 l2) where there is l2. Without both a loss below the tolerance is near
+            its infimum, attained or not, because it is never negative. Else nothing bounds the accuracy: the norm of
+            the gradient is brought below the tolerance, and the gap is NaN.
         iterations: the most iterations to try; not reaching the tolerance raises.
 
     >>> from gossamer import problems, sets, streams
@@ -80,15 +84,19 @@ def best_decision(
         raise ConfigurationError("problem", problem, "a convex problem with a smooth loss, or Linear")
     with jax.enable_x64(True):
         pieces, weights = _pieces(rows)
-        found = _minimize(problem, pieces, weights, tolerance, iterations)
-        loss = _value(problem, pieces, weights, found.x)
+        found = _minimize(
+            problem, pieces, weights, jnp.asarray(_start(problem, rows, tolerance)), tolerance, iterations
+        )
+        loss = float(_value(problem, pieces, weights, found.x))
     if not float(found.gap) <= tolerance:
         raise GossamerError(
             f"the comparator reached an accuracy of {float(found.gap):.2e} in {iterations} iterations, and "
             f"{tolerance:.0e} was asked for: raise iterations or tolerance"
         )
-    certified = problem.l2 > 0 or math.isfinite(problem.domain.diameter)
-    return Comparator(np.asarray(found.x), float(loss), float(found.gap) if certified else math.nan)
+    if problem.l2 > 0 or math.isfinite(problem.domain.diameter):
+        return Comparator(np.asarray(found.x), loss, float(found.gap))
+    interpolates = isinstance(problem, _NONNEGATIVE) and loss <= tolerance
+    return Comparator(np.asarray(found.x), loss, loss if interpolates else math.nan)
 
 
 def mean_loss(problem: Problem, decision: NDArray[Any], rows: Block) -> float:
@@ -154,6 +162,42 @@ def _pieces(rows: Block) -> tuple[Block, jax.Array]:
     return Block(*(jnp.asarray(leaf.reshape(-1, length, *leaf.shape[1:])) for leaf in padded)), jnp.asarray(weights)
 
 
+def _start(problem: Problem, rows: Block, tolerance: float) -> NDArray[np.float64]:
+    """Where to search from: the solution itself, where linear equations have it.
+
+    That is so for least squares, and for logistic regression without l2 on no more samples than dimensions: then every
+    score can be had, and the infimum is zero. It is not attained; scores of log(2 / tolerance) are near enough.
+    """
+    origin = np.asarray(problem.initial_decision(), np.float64)
+    count, dim = len(rows.y), problem.dim
+    fits = isinstance(problem, Logistic) and not problem.l2 and count <= dim
+    unbounded = isinstance(problem.domain, Everywhere) and count * dim <= _SOLVED
+    if not (unbounded and (fits or isinstance(problem, LeastSquares))):
+        return origin
+    x, y = np.asarray(_arrived(rows.x, problem.feature_bound)), np.asarray(rows.y)
+    if not fits:
+        return _ridge(x, y.astype(np.float64), count * problem.l2 / 2)
+    wanted = np.where(y == 1, 1, -1) * math.log(2 / tolerance)
+    found = _ridge(x, wanted, 0.0)
+    return found if np.abs(x @ found - wanted).max() < 0.5 else origin
+
+
+@partial(jax.jit, static_argnames="bound")
+def _arrived(x: jax.Array, bound: float | None) -> jax.Array:
+    """Features in double precision, clipped as the problem clips them."""
+    double = x.astype(jnp.float64)
+    return double * shrink(row_norms(double), bound)[:, None]
+
+
+def _ridge(x: NDArray[np.float64], y: NDArray[np.float64], weight: float) -> NDArray[np.float64]:
+    """The w of least |x w - y|^2 + weight |w|^2."""
+    if not weight:
+        return np.asarray(np.linalg.lstsq(x, y)[0])
+    if x.shape[0] < x.shape[1]:
+        return np.asarray(x.T @ np.linalg.solve(x @ x.T + weight * np.eye(x.shape[0]), y))
+    return np.asarray(np.linalg.solve(x.T @ x + weight * np.eye(x.shape[1]), x.T @ y))
+
+
 @partial(jax.jit, static_argnames="problem")
 def _value(problem: Problem, pieces: Block, weights: jax.Array, x: jax.Array) -> jax.Array:
     """The weighted mean loss."""
@@ -167,17 +211,22 @@ def _value(problem: Problem, pieces: Block, weights: jax.Array, x: jax.Array) ->
 
 
 @partial(jax.jit, static_argnames="problem")
-def _minimize(problem: Problem, pieces: Block, weights: jax.Array, tolerance: float, iterations: int) -> _Iterate:
+def _minimize(
+    problem: Problem, pieces: Block, weights: jax.Array, start: jax.Array, tolerance: float, iterations: int
+) -> _Iterate:
     """FISTA with backtracking and restarts (O'Donoghue and Candes 2015) until the certificate is small enough."""
     value = partial(_value, problem, pieces, weights)
     slope = jax.value_and_grad(value)
     domain = problem.domain
 
-    def certificate(x: jax.Array, gradient: jax.Array) -> jax.Array:
+    def certificate(x: jax.Array) -> jax.Array:
+        loss, gradient = slope(x)
         if math.isfinite(domain.diameter):
             return jnp.vdot(gradient, x) + domain.support(-gradient)
         square = jnp.vdot(gradient, gradient)
-        return square / (2 * problem.l2) if problem.l2 else jnp.sqrt(square)
+        if problem.l2:
+            return square / (2 * problem.l2)
+        return jnp.minimum(jnp.sqrt(square), loss) if isinstance(problem, _NONNEGATIVE) else jnp.sqrt(square)
 
     def step(it: _Iterate) -> _Iterate:
         at_y, gradient = slope(it.y)
@@ -199,12 +248,11 @@ def _minimize(problem: Problem, pieces: Block, weights: jax.Array, tolerance: fl
         momentum = (1 + jnp.sqrt(1 + 4 * it.momentum**2)) / 2
         restart = jnp.vdot(it.y - x, x - it.x) > 0
         y = jnp.where(restart, x, x + (it.momentum - 1) / momentum * (x - it.x))
-        gap = certificate(x, jax.grad(value)(x))
-        return _Iterate(x, y, jnp.where(restart, 1.0, momentum), curvature, gap, it.number + 1)
+        return _Iterate(x, y, jnp.where(restart, 1.0, momentum), curvature, certificate(x), it.number + 1)
 
     def unfinished(it: _Iterate) -> jax.Array:
         return (it.gap > tolerance) & (it.number < iterations)
 
-    x = jnp.asarray(problem.initial_decision(), weights.dtype)
-    one, infinite = jnp.ones((), x.dtype), jnp.full((), jnp.inf, x.dtype)
-    return lax.while_loop(unfinished, step, _Iterate(x, x, one, one, infinite, jnp.zeros((), jnp.int32)))
+    one = jnp.ones((), start.dtype)
+    first = _Iterate(start, start, one, one, certificate(start), jnp.zeros((), jnp.int32))
+    return lax.while_loop(unfinished, step, first)
