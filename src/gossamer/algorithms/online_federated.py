@@ -97,7 +97,7 @@ class LocalSteps(Learner):
     def listen(self, state: State, heard: jax.Array) -> State:
         """x^{r+1}, and the mean of all models so far, which forgets exponentially after `averaging` rounds."""
         models = jnp.minimum(state.models + 1, self.averaging)
-        average = state.average + (heard - state.average) / models.astype(heard.dtype)
+        average = heard + (1 - 1 / models.astype(heard.dtype)) * (state.average - heard)  # of one: exactly this one
         return state._replace(x=heard, average=average, models=models)
 
     def _gradients(self, x: jax.Array, block: Block, now: Now) -> jax.Array:
@@ -218,7 +218,7 @@ def online_federated(
         noise_rows: "steps": noise on every gradient. "rounds": on the sum of a round's gradients only.
         loss_class: with rounds: why one sample moves that sum by little. By default the best class that the problem is
             known to be in; one that it is not known to be in makes the guarantee heuristic. See `round_sum`.
-        smoothness: L for the class "smooth" where the problem does not know it (heuristic).
+        smoothness: L where the problem does not know it (heuristic).
         publish: "last": the global model is played. "averaged": a running mean of all global models is, which has less
             noise and costs no privacy; local steps start at the global model all the same.
         averaging: rounds after which the mean forgets; by default as many as a full gradient needs to move the model as
@@ -369,8 +369,8 @@ def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, mov
         unit=Unit.SAMPLE,
         observer="peers",
         horizon=horizon,
-        # Fresh noise: each occurrence of a record is a release of its own. Rows of correlated noise share their draws.
-        repeats="compose" if isinstance(release.mechanism, Independent) else "group",
+        # Fresh noise on every gradient: each occurrence of a record is a release of its own. Else they may add up.
+        repeats="compose" if isinstance(release.mechanism, Independent) and moved is None else "group",
         assumptions=(
             Assumption(f"every sample's gradient is clipped: {clip}", clipped),
             Assumption("a sample enters one gradient", "gossamer.core.Every: each exchange reads new samples"),

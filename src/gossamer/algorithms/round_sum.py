@@ -16,15 +16,15 @@ moves no two gradients apart: the clipped gradient changes by L |z - z'| at most
 clipped.
 
 *Float32.* The proof is about exact numbers. A computed gradient is off by at most E = B 2^-16 (its norm), + B tau 2^-24
-(the sum), + L (features + 16) 2^-24 |z| (the score, and z itself), so 2 tau E is added, times what later steps make of
-it. |z| is bounded by the decision set; where that has no end, local steps start inside a ball so large that all of it
-is 2^-11 of the sensitivity.
+(the sum), + L (features + tau + 16) 2^-24 |z| (the score, z itself, and l2 z in the sum), so 2 tau E is added, times
+what later steps make of it. |z| is bounded by the decision set, and whoever starts a round enforces it; where the set
+has no end, local steps start inside a ball so large that all of this is 2^-11 of the sensitivity.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from gossamer.checks import check_positive
@@ -70,13 +70,13 @@ def round_sum(
         step: the largest local step size.
         local_steps: how many a round has.
         loss_class: "scalar-link", "smooth" or "any". A class that the code does not establish is taken at its word.
-        smoothness: L for the class "smooth", where the problem does not know it; taken at its word too.
+        smoothness: L, where the problem does not know it; taken at its word too.
 
     >>> from gossamer.problems import Logistic, Softmax
     >>> clip = Clip(l2=1.0)
     >>> found = round_sum(Logistic(10, feature_bound=1.0), clip, 0.5, 4)
     >>> found.loss_class, round(found.sensitivity.l2, 2), round(found.radius)
-    ('scalar-link', 2.0, 313)
+    ('scalar-link', 2.0, 271)
     >>> found = round_sum(Softmax(10, 3, feature_bound=1.0), clip, 0.1, 4)
     >>> found.loss_class, round(found.sensitivity.l2, 2)
     ('smooth', 2.32)
@@ -88,29 +88,31 @@ def round_sum(
         raise ConfigurationError("loss_class", loss_class, " or ".join(map(repr, get_args(LossClass))) + ", or None")
     if smoothness is not None:
         check_positive("smoothness", smoothness, "the Lipschitz constant of every sample's gradient, l2 included")
-        if loss_class != "smooth":
-            raise ConfigurationError("smoothness", smoothness, "None unless loss_class='smooth'")
-    if loss_class is not None:
-        return _declared(problem, clip, step, local_steps, loss_class, smoothness)
-    established = (one for one in get_args(LossClass) if _enforced_by(one, problem, clip, step))
-    bounds = (_bound(one, problem, clip, step, local_steps, problem.smoothness or 0.0) for one in established)
-    return next(bound for bound in bounds if bound.radius > 0)
-
-
-def _declared(
-    problem: Problem, clip: Clip, step: float, local_steps: int, loss_class: LossClass, smoothness: float | None
-) -> RoundSum:
-    """The bound of the class that somebody says the losses are in."""
+        if loss_class not in ("scalar-link", "smooth"):
+            raise ConfigurationError("smoothness", smoothness, "None unless loss_class='smooth' or 'scalar-link'")
     known = problem.smoothness if smoothness is None else smoothness
-    if loss_class != "any" and known is None:
-        raise ConfigurationError(
-            "loss_class", loss_class, "'any' where the smoothness is not known", "give feature_bound, or smoothness"
-        )
-    bound = _bound(loss_class, problem, clip, step, local_steps, known or 0.0)
-    if bound.radius <= 0:
-        hint = "in so many dimensions the float32 errors of a round are large unless the models are small"
-        raise ConfigurationError("loss_class", loss_class, "'any', or a problem with a bounded domain", hint)
-    return bound if smoothness is None else replace(bound, enforced_by="")
+    if loss_class is not None:
+        if loss_class != "any" and known is None:
+            allowed = "'any' where the smoothness is not known"
+            raise ConfigurationError("loss_class", loss_class, allowed, "or give smoothness")
+        enforced = "" if smoothness is not None else _enforced_by(loss_class, problem, clip, step)
+        return _usable(_bound(loss_class, problem, clip, step, local_steps, known or 0.0, enforced), problem)
+    classes = {one: _enforced_by(one, problem, clip, step) for one in get_args(LossClass)}
+    bounds = [
+        _bound(one, problem, clip, step, local_steps, known or 0.0, code) for one, code in classes.items() if code
+    ]
+    return _usable(min(bounds, key=lambda bound: bound.sensitivity.l2), problem)
+
+
+def _usable(bound: RoundSum, problem: Problem) -> RoundSum:
+    """Refuse a ball in which models would be too small to be of use: scores up to 32 should be possible."""
+    if math.isfinite(problem.domain.radius) or bound.radius * (problem.feature_bound or 1.0) >= 32:
+        return bound
+    hint = (
+        f"float32 errors of a round grow with features and models: without a set, models would have to stay within "
+        f"{max(0.0, bound.radius):.3g} of zero. Try domain=sets.L2Ball(20.0), or noise_rows='steps'"
+    )
+    raise ConfigurationError("domain", problem.domain, "a bounded set with noise_rows='rounds' here", hint)
 
 
 def _enforced_by(loss_class: LossClass, problem: Problem, clip: Clip, step: float) -> str:
@@ -127,22 +129,23 @@ def _enforced_by(loss_class: LossClass, problem: Problem, clip: Clip, step: floa
 
 
 def _bound(
-    loss_class: LossClass, problem: Problem, clip: Clip, step: float, local_steps: int, smooth: float
+    loss_class: LossClass, problem: Problem, clip: Clip, step: float, local_steps: int, smooth: float, enforced: str
 ) -> RoundSum:
-    """The recursion, and the float32 errors beside it."""
+    """The recursion, and the float32 errors beside it; `smooth` is L."""
     b, tau = clip.norm, local_steps
     moved = 2 * b
     for _ in range(tau - 1):
         grown = {"scalar-link": 0.0, "smooth": step * smooth * moved}.get(loss_class, math.inf)
         moved += min(grown, 2 * b + step * problem.l2 * moved)
-    amplified = (1 + step * smooth) ** (tau - 1) if loss_class == "smooth" else 1.0
+    smooth = problem.l2 if loss_class == "any" else smooth
+    amplified = 1.0 if loss_class == "scalar-link" else (1 + step * smooth) ** (tau - 1)
     off, radius = 2 * tau * amplified * b * (_NORM + tau * _UNIT), math.inf
-    per_norm = 2 * tau * amplified * smooth * (math.prod(problem.feature_shape) + 16) * _UNIT
-    if loss_class != "any" and per_norm:
-        walked = step * tau * b  # how far a round moves
+    grown_norm = (1 + step * problem.l2) ** tau
+    per_norm = 2 * tau * amplified * smooth * grown_norm * (math.prod(problem.feature_shape) + tau + 16) * _UNIT
+    if per_norm:
+        walked = step * tau * b  # how far gradients move a round
         radius = problem.domain.radius
         radius = radius if math.isfinite(radius) else _SHARE * moved / per_norm - walked
         off += per_norm * (radius + walked)
     l2 = moved + off
-    enforced = _enforced_by(loss_class, problem, clip, step)
     return RoundSum(loss_class, Sensitivity(l1=l2 * math.sqrt(problem.dim), l2=l2), radius, enforced)

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
-from gossamer.auditing.attacks import mechanisms, pd_ftgl, pd_ogd
+from gossamer.auditing.attacks import mechanisms, online_federated, pd_ftgl, pd_ogd
 from gossamer.auditing.attacks.base import Attack, Case, Kind, ReleaseCase, samples
 
 ATTACKS: Mapping[str, tuple[Attack, ...]] = {
     "pd_ogd": pd_ogd.ATTACKS,
     "pd_ftgl": pd_ftgl.ATTACKS,
     "pd_ocg": pd_ftgl.PD_OCG,
+    "online_federated": online_federated.ATTACKS,
 }
 """Attacks by the name of the algorithm."""
 
