@@ -1,16 +1,17 @@
 """The plain NumPy loops that the simulator is measured against: one readable round after the other.
 
 They are vectorised over learners, as a careful user would write them, draw their noise with NumPy's own samplers, and
-do the same arithmetic as `noisy_ogd`, `noisy_federated` and `pd_ftgl`.
+do the same arithmetic as `noisy_ogd`, `online_federated` and `pd_ftgl`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import fft
 from scipy.special import expit
 
 Floats = NDArray[np.float32]
@@ -35,10 +36,11 @@ def gossip_logreg(x: Floats, y: Floats, weights: Floats, step: float, scale: flo
     return losses
 
 
-def federated_logreg(x: Floats, y: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
-    """Federated averaging on logistic losses with Gaussian noise on every local step.
+def federated_logreg(x: Floats, y: Floats, step: float, clip: float, noise: Iterator[Floats]) -> Floats:
+    """Federated averaging on logistic losses with clipped gradients and noise on every local step.
 
-    Axes: x (round, local step, learner, feature), y (round, local step, learner). Returns each round's losses.
+    Axes: x (round, local step, learner, feature), y (round, local step, learner); `noise` gives (learner, feature) for
+    one step after the other. Returns each round's losses.
     """
     rounds, local_steps, learners, dim = x.shape
     model = np.zeros(dim, np.float32)
@@ -49,10 +51,35 @@ def federated_logreg(x: Floats, y: Floats, step: float, scale: float, rng: np.ra
         local = np.tile(model, (learners, 1))
         for k in range(local_steps):
             slopes = expit(np.einsum("nd,nd->n", x[r, k], local)) - y[r, k]
-            noise = rng.standard_normal((learners, dim), dtype=np.float32)
-            local -= step * (slopes[:, None] * x[r, k] + scale * noise)
+            norms = np.abs(slopes) * np.linalg.norm(x[r, k], axis=1)
+            slopes *= np.minimum(1, clip / np.maximum(norms, 1e-30))
+            local -= step * (slopes[:, None] * x[r, k] + next(noise))
         model = model - np.mean(model - local, axis=0)
     return losses
+
+
+def independent_noise(learners: int, dim: int, scale: float, rng: np.random.Generator) -> Iterator[Floats]:
+    """Fresh Gaussian rows, (learner, feature), made when they are needed."""
+    while True:
+        yield np.float32(scale) * rng.standard_normal((learners, dim), dtype=np.float32)
+
+
+def correlated_noise(rows: int, learners: int, dim: int, scale: float, rng: np.random.Generator) -> Iterator[Floats]:
+    """Rows of the same shape whose prefix sums have little noise, all made at once, learner by learner."""
+    noise = np.empty((rows, learners, dim), np.float32)
+    for learner in range(learners):
+        draws = np.float32(scale) * rng.standard_normal((dim, rows), dtype=np.float32)
+        noise[:, learner] = correlate(draws).T
+    return iter(noise)
+
+
+def correlate(draws: Floats) -> Floats:
+    """C^-1 z for the Toeplitz square root C of prefix sums, axes (feature, row): a convolution, by FFT."""
+    rows = draws.shape[1]
+    length = fft.next_fast_len(2 * rows, real=True)
+    inverse = np.concatenate([[1.0], np.cumprod(1 - 3 / (2 * np.arange(1, rows)))]).astype(np.float32)
+    spectrum = fft.rfft(draws, length) * fft.rfft(inverse, length)
+    return np.asarray(fft.irfft(spectrum, length)[:, :rows])
 
 
 class Letter(NamedTuple):

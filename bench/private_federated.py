@@ -1,4 +1,4 @@
-"""What privacy costs `online_federated`: `python -m bench.private_federated [PICTURE.html]` prints what its page quotes.
+"""What privacy costs `online_federated`: `python -m bench.private_federated [PICTURE.html]`, as its page quotes it.
 
 The setting of Fig. 3 of paper 001, with features of norm at most 1. Average loss of the model in play against epsilon,
 each variant with the best of the same steps at each epsilon, chosen on other seeds of the noise.
@@ -33,6 +33,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "tree": {"factorization": "tree"},
     "blt, published": {"factorization": "blt", "calibration": "published"},
     "blt": {"factorization": "blt"},
+    "blt, averaged": {"factorization": "blt", "publish": "averaged"},
     "blt, rows for rounds": {"factorization": "blt", "noise_rows": "rounds"},
     "blt, rows for rounds, averaged": {"factorization": "blt", "noise_rows": "rounds", "publish": "averaged"},
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from bench import loops
 from gossamer import Budget, FastNoise, Rate, Run, algorithms, problems, sets, simulate, streams, topology
+from gossamer.algorithms.online_federated import Factorization
 from gossamer.core import Algorithm, Every
 from gossamer.streams import Stream
 
@@ -20,7 +21,10 @@ PART = 10
 
 @dataclass(frozen=True)
 class Workload:
-    """One line of the table: callables that each run all rounds once; the NumPy loop may play one in `part` of them."""
+    """One line of the table: callables that each run all rounds once; the NumPy loop may play one in `part` of them.
+
+    `independent` is the same run with independent noise, where the noise is correlated.
+    """
 
     name: str
     rounds: int
@@ -28,6 +32,7 @@ class Workload:
     numpy: Callable[[], object] | None = None
     noise: Callable[[], object] | None = None
     part: int = 1
+    independent: Callable[[], Run] | None = None
 
 
 def gossip_logreg(rounds: int = 20_000) -> Workload:
@@ -48,22 +53,53 @@ def gossip_logreg(rounds: int = 20_000) -> Workload:
     )
 
 
-def federated_logreg(rounds: int = 2_000) -> Workload:
-    """20 learners, d=100, 4 local steps per round on fresh samples, Gaussian noise on each."""
-    learners, dim, local_steps, step, scale = 20, 100, 4, 0.01, 0.1
-    x, y = _samples(rounds * local_steps * learners, dim)
-    algorithm = algorithms.noisy_federated(
-        problems.Logistic(dim), learners, local_steps=local_steps, step=step, scale=scale
+FEDERATED_LEARNERS, FEDERATED_DIM, LOCAL_STEPS = 20, 100, 4
+FEDERATED_STEP, FEDERATED_CLIP = 0.01, 1.0
+
+
+def federated(rounds: int, factorization: Factorization) -> Algorithm:
+    """`online_federated` as its workloads run it: logistic losses, epsilon 2, delta 1e-3, noise on every local step."""
+    return algorithms.online_federated(
+        problems.Logistic(FEDERATED_DIM),
+        FEDERATED_LEARNERS,
+        horizon=rounds * LOCAL_STEPS,
+        local_steps=LOCAL_STEPS,
+        budget=Budget(2.0, 1e-3),
+        clip=FEDERATED_CLIP,
+        step_size=FEDERATED_STEP,
+        factorization=factorization,
     )
-    stream = streams.from_arrays(x, y, learners, seed=0, shuffle=False)
-    shape = (rounds, local_steps, learners)
-    by_round = x.reshape(*shape, dim), y.reshape(shape).astype(np.float32)
+
+
+def federated_logreg(rounds: int = 2_000, factorization: Factorization = "independent") -> Workload:
+    """20 learners, d=100, 4 local steps per round on fresh samples, Gaussian noise on each: independent, or correlated.
+
+    The NumPy loop makes correlated noise by FFT, and a run with independent noise is timed beside it.
+    """
+    steps, shape = rounds * LOCAL_STEPS, (rounds, LOCAL_STEPS, FEDERATED_LEARNERS)
+    x, y = _samples(steps * FEDERATED_LEARNERS, FEDERATED_DIM)
+    stream = streams.from_arrays(x, y, FEDERATED_LEARNERS, seed=0, shuffle=False)
+    by_round = x.reshape(*shape, FEDERATED_DIM), y.reshape(shape).astype(np.float32)
+    algorithm, other = federated(rounds, factorization), federated(rounds, "independent")
+    scale, correlated = algorithm.scales_of("gradient")[0].value, factorization != "independent"
+
+    def gossamer(played: Algorithm) -> Run:
+        return simulate(played, stream, steps, seed=0, measure="local", progress=False)
+
+    def loop() -> object:
+        rng = np.random.default_rng(0)
+        noise = loops.independent_noise(FEDERATED_LEARNERS, FEDERATED_DIM, scale, rng)
+        if correlated:
+            noise = loops.correlated_noise(steps, FEDERATED_LEARNERS, FEDERATED_DIM, scale, rng)
+        return loops.federated_logreg(*by_round, FEDERATED_STEP, FEDERATED_CLIP, noise)
+
     return Workload(
-        "federated-logreg",
+        "federated-logreg correlated" if correlated else "federated-logreg",
         rounds,
-        lambda: simulate(algorithm, stream, rounds * local_steps, seed=0, measure="local", progress=False),
-        lambda: loops.federated_logreg(*by_round, step, scale, np.random.default_rng(0)),
+        lambda: gossamer(algorithm),
+        loop,
         lambda: _noise_alone(algorithm, rounds),
+        independent=(lambda: gossamer(other)) if correlated else None,
     )
 
 
