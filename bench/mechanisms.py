@@ -72,7 +72,7 @@ def memory(mechanism: Additive) -> list[str]:
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(mechanism.init()))
     if not isinstance(mechanism, Factorized):
         return [f"{size / 1e6:.2f} MB", ""]
-    buffers = len(mechanism.init()[2])
+    buffers = len(jax.tree.leaves(mechanism.init()[2])[0])
     return [f"{size / 1e6:.2f} MB", f"{8 * (buffers + 1) * DIM / 1e6:.2f} MB"]
 
 

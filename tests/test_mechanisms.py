@@ -680,6 +680,31 @@ def test_running_sums_are_the_same_whether_values_or_sums_are_released(name):
     assert mechanism.sums == (name != "independent laplace")
 
 
+@every_mechanism
+@pytest.mark.parametrize("grid", [0.0, 2.0**-12])
+def test_increments_add_up_to_the_releases(name, grid):
+    """On a lattice exactly; one more than the horizon allows is not a number."""
+    if grid and name not in ON_LATTICE:
+        pytest.skip("no lattice")
+    mechanism, values = instances()[name], normal(ROWS, *SHAPE)
+    draws = on_grid(normal(ROWS, *SHAPE, seed=1), grid) if grid else normal(ROWS, *SHAPE, seed=1)
+
+    @jax.jit
+    def run(values, draws, grid):
+        def step(state, given):
+            increment, state = mechanism.increment(state, given[0], {"noise": given[1]}, grid)
+            return state, increment
+
+        return jax.lax.scan(step, mechanism.init(), (values, draws))[1]
+
+    longer = (jnp.float32(np.concatenate([each, each[-1:]])) for each in (values, draws))
+    increments = np.asarray(run(*longer, lattice(grid)), np.float64)
+    assert np.isnan(increments[ROWS:]).all() == (mechanism.horizon is not None)
+    released = releases(mechanism, values, draws, grid)
+    sums = released if mechanism.sums else np.cumsum(released, axis=0, dtype=np.float64)
+    assert_allclose(np.cumsum(increments[:ROWS], axis=0), sums, rtol=0, atol=0 if grid else 2e-5)
+
+
 def mixed(learners, seed):
     """A gossip matrix: rows and columns sum to 1, and some weights are negative."""
     random = np.random.default_rng(seed).normal(size=(learners, learners)) / learners

@@ -300,7 +300,7 @@ def test_a_missed_round_uses_up_nothing():
     start, states = engine.start_many(program, 1), []
     for stop in (ROUNDS - 1, ROUNDS):
         states.append(jax.tree.map(lambda leaf: np.asarray(leaf)[0], _run(program, start, inputs, stop)))
-        assert_array_equal(states[-1].private.inside[0], TAU * present[:stop].sum(axis=0))
+        assert_array_equal(states[-1].private[0], TAU * present[:stop].sum(axis=0))
     before, after = states
     for kept in ("said", "private"):
         for old, new in zip(*map(jax.tree.leaves, (getattr(before, kept), getattr(after, kept))), strict=True):

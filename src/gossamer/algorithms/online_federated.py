@@ -30,7 +30,7 @@ from gossamer.algorithms.round_sum import LossClass, RoundSum, round_sum
 from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Every, Federation, Learner, Now, Rate, Server
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Additive, Calibrated, Factorized, Independent, Prefix, TreeSum
+from gossamer.mechanisms import Additive, Calibrated, Factorized, Independent, TreeSum
 from gossamer.privacy import (
     Assumption,
     Budget,
@@ -124,18 +124,18 @@ class NoisySteps(LocalSteps):
         """A row for every local step."""
         return self.mechanism.noise(used_in="learn", times=self.local_steps)
 
-    def _start(self) -> Prefix:
-        return Prefix.start(self.mechanism)
+    def _start(self) -> Any:
+        return self.mechanism.init()
 
     def learn(self, state: State, block: Block, now: Now) -> State:
         """Lines 7 to 13; l2 is no data, and comes after the noise."""
 
-        def step(carried: tuple[jax.Array, Prefix], row: tuple[Block, Any]) -> tuple[tuple[jax.Array, Prefix], None]:
-            (moved, prefix), (one, noise) = carried, row
+        def step(carried: tuple[jax.Array, Any], row: tuple[Block, Any]) -> tuple[tuple[jax.Array, Any], None]:
+            (moved, private), (one, noise) = carried, row
             z = state.x - now.public["step"] * moved
             gradient = self.problem.clipped_data_gradient_sum(z, one, self.clip)
-            noisy, prefix = prefix.release(self.mechanism, gradient, noise, now.grid)
-            return (moved + self.problem.add_l2(noisy, z), prefix), None
+            noisy, private = self.mechanism.increment(private, gradient, noise, now.grid)
+            return (moved + self.problem.add_l2(noisy, z), private), None
 
         start = jnp.zeros_like(state.x), state.private
         (moved, private), _ = jax.lax.scan(step, start, (self._by_step(block), now.noise))
@@ -154,13 +154,14 @@ class NoisyRounds(LocalSteps):
         """A row for every round."""
         return self.mechanism.noise(used_in="learn")
 
-    def _start(self) -> Prefix:
-        return Prefix.start(self.mechanism)
+    def _start(self) -> Any:
+        return self.mechanism.init()
 
     def learn(self, state: State, block: Block, now: Now) -> State:
         """Sum of the round's gradients, released once."""
         x = L2Ball(self.radius).project(state.x) if math.isfinite(self.radius) else state.x
-        noisy, private = state.private.release(self.mechanism, self._gradients(x, block, now), now.noise, now.grid)
+        gradients = self._gradients(x, block, now)
+        noisy, private = self.mechanism.increment(state.private, gradients, now.noise, now.grid)
         return state._replace(said=noisy / self.local_steps, private=private)
 
 

@@ -325,6 +325,13 @@ class Additive(Mechanism):
         """The variance of the noise in the first `rows` prefix sums, averaged, for draws of variance 1."""
 
     @abstractmethod
+    def increment(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
+        """By how much the noisy sum of all values grows, and the state after it: for one who sends only what is new.
+
+        A run either releases or increments: the state keeps no total here.
+        """
+
+    @abstractmethod
     def gain(self, position: int | None) -> float:
         """The norm of the coefficients of one value in the first `position` releases: l1, or l2 for a Gaussian."""
 

@@ -108,8 +108,8 @@ class Factorized(Additive):
             buffers: how many to keep; by default as few as are enough.
             name: of the draws.
 
-        >>> Factorized.blt((10,), horizon=10**6, buffers=5).init()[2].shape
-        (5, 10)
+        >>> len(Factorized.blt((10,), horizon=10**6, buffers=5).factor.rates)
+        5
         """
         if horizon is not None:
             check_count("horizon", horizon)
@@ -148,12 +148,24 @@ class Factorized(Additive):
 
     def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
         """The noisy sum of all values so far, this one included."""
+        value, correlated, (count, total, memory) = self._row(state, value, noise, grid)
+        noisy = pairs.add(pairs.add(pairs.unpack(total), value), correlated)
+        return noisy[0], (count, pairs.pack(noisy), memory)
+
+    def increment(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
+        """The value and its row of C^-1 z: y_t itself, rounded once."""
+        value, correlated, state = self._row(state, value, noise, grid)
+        return value + correlated, state
+
+    def _row(
+        self, state: State, value: jax.Array, noise: Noise, grid: Grid
+    ) -> tuple[jax.Array, jax.Array, tuple[jax.Array, jax.Array, State]]:
+        """The value on its lattice, the noise of its row, and the state with the total as it was."""
         released, total, memory = state
         value, spacing = self._guard(released, value), grid.get(self.name)
         correlated, memory = self.factor.correlate(memory, snap(noise[self.name], spacing), spacing)
-        noisy = pairs.add(pairs.add(pairs.unpack(total), snap(value, spacing)), correlated)
         count = jnp.where(released < LIMIT, released + 1, released)
-        return noisy[0], (count, pairs.pack(noisy), memory)
+        return snap(value, spacing), correlated, (count, total, memory)
 
     def gain(self, position: int | None) -> float:
         """The largest column norm of the first `position` rows of C."""

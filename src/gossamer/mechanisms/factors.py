@@ -182,17 +182,17 @@ class Buffered(Factor):
                 raise ConfigurationError(name, given, "as many rates as scales in (0, 1], of 12 significant bits")
 
     def init(self, shape: tuple[int, ...]) -> Any:
-        """One buffer a term."""
-        return pairs.zeros((len(self.rates), *shape))
+        """One buffer a term: a pair, high parts and low parts."""
+        zeros = jnp.zeros((len(self.rates), *shape), jnp.float32)
+        return zeros, zeros
 
     def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array | None) -> tuple[jax.Array, Any]:
         """Forward substitution with what the buffers remember: in pairs, which only a lattice needs."""
         rate = jnp.asarray(np.array(self.rates, np.float32).reshape(-1, *(1,) * draw.ndim))
-        high, low = pairs.unpack(state)
+        high, low = state
         if spacing is None:
             noise = draw - sum(scale * high[k] for k, scale in enumerate(np.array(self.scales, np.float32)))
-            updated = high - rate * high + jnp.broadcast_to(noise, high.shape)
-            return noise, pairs.pack((updated, jnp.zeros_like(updated)))
+            return noise, (high - rate * high + jnp.broadcast_to(noise, high.shape), low)
         top, bottom = pairs.halves(high)
         total, below = jnp.zeros_like(draw), jnp.zeros_like(draw)
         for k, scale in enumerate(np.array(self.scales, np.float32)):
@@ -203,7 +203,7 @@ class Buffered(Factor):
         noise = (draw * per - pairs.round_pair((total * per, below * per), spacing * per)) / per
         decayed, rest = pairs.fast_two_sum(high, -rate * top)
         updated, more = pairs.two_sum(decayed, jnp.broadcast_to(noise, high.shape))
-        return noise, pairs.pack(pairs.fast_two_sum(updated, low + ((rest + more) - rate * (bottom + low))))
+        return noise, pairs.fast_two_sum(updated, low + ((rest + more) - rate * (bottom + low)))
 
     def norm(self, rows: int | None) -> float:
         """By the closed form."""

@@ -50,6 +50,10 @@ class Independent(Additive):
             return noisy, state
         return self._guard(state, noisy), jnp.where(state < self.horizon, state + 1, state)
 
+    def increment(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
+        """What is released: the noisy value."""
+        return self.release(state, value, noise, grid)
+
     def gain(self, position: int | None) -> float:
         """A unit enters `touches` releases."""
         touched = self.touched(position)

@@ -106,15 +106,29 @@ class TreeSum(Additive):
 
     def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
         """The noisy sum of all leaves so far, this one included."""
+        place, value, (count, packed, nodes) = self._node(state, value, noise, grid)
+        exact = pairs.add(pairs.unpack(packed), value)
+        noisy = _plus_nodes(exact, nodes, place.leaf)
+        kept = jnp.where(place.closes, pairs.pack(noisy), pairs.pack(exact))
+        return noisy[0], (count, kept, nodes)
+
+    def increment(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
+        """The value, with the noise of the new node in the place of that of the nodes below it, which it covers."""
+        place, value, state = self._node(state, value, noise, grid)
+        covered = (jnp.int32(1) << place.level) - 1
+        fresh = pairs.two_sum(value, state[2][place.level])
+        return _plus_nodes(fresh, -state[2], covered)[0], state
+
+    def _node(
+        self, state: State, value: jax.Array, noise: Noise, grid: Grid
+    ) -> tuple[_Place, jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+        """Where the leaf stands, the leaf on its lattice, and the state with the new node's noise and the old sum."""
         released, packed, nodes = state
         value, spacing = self._guard(released, value), grid.get(self.name)
         place = self._place(released + 1)
         nodes = nodes.at[place.level].set(place.weight * snap(noise[self.name], spacing))
         leaf = value if spacing is None else snap(value, place.coarse * spacing)
-        exact = pairs.add(pairs.unpack(packed), leaf)
-        noisy = _plus_nodes(exact, nodes, place.leaf)
-        kept = jnp.where(place.closes, pairs.pack(noisy), pairs.pack(exact))
-        return noisy[0], (jnp.where(released < LIMIT, released + 1, released), kept, nodes)
+        return place, leaf, (jnp.where(released < LIMIT, released + 1, released), packed, nodes)
 
     def _place(self, number: jax.Array) -> _Place:
         if self.horizon is not None:
