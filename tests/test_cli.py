@@ -267,7 +267,10 @@ REFUSALS = {
     "two sources": (("dim = 3", 'dim = 3\nname = "digits"'), "[data]: got ['name', 'generator']; allowed: exactly one"),
     "no source": (('generator = "smooth-cycle-logistic"', ""), "[data]: got nothing; allowed: exactly one of name"),
     "learners twice": (("dim = 3", "dim = 3\nlearners = 4"), "[topology] settles learners."),
-    "graph for a server": (('"noisy_ogd"', '"online_federated"'), "[topology] kind: got 'ring'; allowed: 'server'."),
+    "graph for a server": (
+        ('"noisy_ogd"\nstep = {scale = 0.5}\nscale = 0.1', '"centralized_ogd"'),
+        "[topology] kind: got 'ring'; allowed: 'server'.",
+    ),
     "not TOML": (("steps = 20", "steps = = 20"), "line 16"),
     "no steps at all": (("steps = 20", "steps = 0"), "[simulate] steps: got 0"),
     "unknown record": (("steps = 20", 'steps = 20\nrecord = ["gradients"]'), "[simulate] record: got ['gradients']"),
