@@ -50,7 +50,7 @@ NoiseRows = Literal["steps", "rounds"]
 Publish = Literal["last", "averaged"]
 Calibration = Literal["tight", "published"]
 
-_ENDLESS = 2**20  # rounds for which the averaging length of an endless stream is chosen
+_ENDLESS = 2**20  # rows of noise for which the averaging length of an endless stream is chosen
 
 
 class State(NamedTuple):
@@ -253,10 +253,9 @@ def online_federated(
     tau = check_count("local_steps", local_steps)
     rounds = None if horizon is None else check_count("horizon", horizon, least=tau) // tau
     by_round = noise_rows == "rounds"
-    _check_round_options(by_round, loss_class, smoothness, calibration)
+    _check_options(factorization, by_round, loss_class, smoothness, calibration, budget)
     if factorization == "none":
         bounded, release, words = check_clip(clip), None, "none"
-        _check_no_budget(budget)
         promise = no_guarantee("every learner sends its raw gradients to the server")
         learner = LocalSteps(problem, bounded, tau, _averaging(publish, averaging, rounds, 1.0))
     else:
@@ -294,7 +293,7 @@ def online_federated(
             "server step": server_step,
             **({} if bounded is None else {"clip": bounded}),
             "noise": words,
-            "publish": f"the average, over {learner.averaging} rounds" if publish == "averaged" else "the last model",
+            "publish": f"the average, over {learner.averaging} rounds" if learner.averaging > 1 else "the last model",
         },
     )
 
@@ -351,7 +350,7 @@ def _averaging(publish: Publish, averaging: int | None, rounds: int | None, nois
         return 1
     if averaging is not None:
         return check_count("averaging", averaging)
-    return max(1, min(math.ceil(noise), _ENDLESS if rounds is None else rounds // 2))
+    return max(1, math.ceil(noise) if rounds is None else min(math.ceil(noise), rounds // 2))
 
 
 def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, moved: RoundSum | None) -> Guarantee:
@@ -387,18 +386,27 @@ def _budgets(budget: Budget | Sequence[Budget] | None, network: Federation) -> t
     return budgets_of(budget, network.learners)
 
 
-def _check_no_budget(budget: object) -> None:
-    if budget is not None:
-        raise ConfigurationError("budget", budget, "None with factorization='none'", "which has no noise to scale")
-
-
-def _check_round_options(
-    by_round: bool, loss_class: LossClass | None, smoothness: float | None, calibration: Calibration
+def _check_options(
+    factorization: Factorization,
+    by_round: bool,
+    loss_class: LossClass | None,
+    smoothness: float | None,
+    calibration: Calibration,
+    budget: object,
 ) -> None:
+    """Refuse what would have no effect."""
+    rounds_only = "None unless noise_rows='rounds'"
+    if factorization == "none":
+        quiet = "with factorization='none', which has no noise"
+        for name, given, usual in (("budget", budget, None), ("calibration", calibration, "tight")):
+            if given != usual:
+                raise ConfigurationError(name, given, f"{usual!r} {quiet}")
+        if by_round:
+            raise ConfigurationError("noise_rows", "rounds", f"'steps' {quiet}")
     if by_round and calibration == "published":
         raise ConfigurationError(
             "calibration", calibration, "'tight' with noise_rows='rounds'", "the paper has no other"
         )
-    for name, given in (("loss_class", loss_class), ("smoothness", smoothness)):
-        if given is not None and not by_round:
-            raise ConfigurationError(name, given, "None unless noise_rows='rounds'")
+    for name, value in (("loss_class", loss_class), ("smoothness", smoothness)):
+        if value is not None and not by_round:
+            raise ConfigurationError(name, value, rounds_only)

@@ -2,11 +2,12 @@
 
 A round starts at a public point x and takes tau local steps z_(k+1) = z_k - eta (g_k(z_k) + l2 z_k), with g_k the
 clipped gradient of the k-th sample, of norm at most B. Its sum is (x - z_tau) / eta. Let the samples of neighbours
-differ at one step, and s_k = |z_k - z'_k| / eta. Up to that step s = 0; there it grows to 2 B at most; and after it
+differ at one step, and s_k = |z_k - z'_k| / eta. Up to that step s = 0; there it grows to 2 B at most; and after it,
+with c = max(1, |1 - eta l2|) and L the smoothness of a sample's loss, l2 included,
 
-    scalar-link   s_(k+1) <= s_k                                      convex, L-smooth losses and eta <= 2 / L
-    smooth        s_(k+1) <= s_k + min( eta L s_k, 2 B + eta l2 s_k )       gradients that change L |z - z'| at most
-    any           s_(k+1) <= s_k + 2 B + eta l2 s_k                         clipped gradients, and nothing else known
+    scalar-link   s_(k+1) <= s_k                                          convex, L-smooth losses and eta <= 2 / L
+    smooth        s_(k+1) <= c s_k + min( eta (L - l2) s_k, 2 B )         gradients that change L |z - z'| at most
+    any           s_(k+1) <= c s_k + 2 B                                  clipped gradients, and nothing else known
 
 *Scalar-link.* For a loss h(<a, z>), clipping scales the slope h' down to B / |a| and so keeps it monotone: the clipped
 gradient is that of a convex loss with a Huberised link, no less smooth. Steps of at most 2 / L along gradients of
@@ -16,9 +17,10 @@ moves no two gradients apart: the clipped gradient changes by L |z - z'| at most
 clipped.
 
 *Float32.* The proof is about exact numbers. A computed gradient is off by at most E = B 2^-16 (its norm), + B tau 2^-24
-(the sum), + L (features + tau + 16) 2^-24 |z| (the score, z itself, and l2 z in the sum), so 2 tau E is added, times
-what later steps make of it. |z| is bounded by the decision set, and whoever starts a round enforces it; where the set
-has no end, local steps start inside a ball so large that all of this is 2^-11 of the sensitivity.
+(the sum), + L (features + tau + 16) 2^-24 |z| (the score, z itself, and l2 z in the sum; of a gradient that is only
+known to be clipped, l2 for L), so every step adds 2 E more. |z| is bounded by the decision set, and whoever starts a
+round enforces it; where the set has no end, local steps start inside a ball: so large that scores of 50 are possible
+in it, or that all of this is 2^-11 of the sensitivity, whichever is larger.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from gossamer.problems import Problem
 
 LossClass = Literal["scalar-link", "smooth", "any"]
 
-_NORM, _UNIT, _SHARE = 2.0**-16, 2.0**-24, 2.0**-11
+_NORM, _UNIT, _SHARE, _SCORE = 2.0**-16, 2.0**-24, 2.0**-11, 50.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def round_sum(
     >>> clip = Clip(l2=1.0)
     >>> found = round_sum(Logistic(10, feature_bound=1.0), clip, 0.5, 4)
     >>> found.loss_class, round(found.sensitivity.l2, 2), round(found.radius)
-    ('scalar-link', 2.0, 271)
+    ('scalar-link', 2.0, 273)
     >>> found = round_sum(Softmax(10, 3, feature_bound=1.0), clip, 0.1, 4)
     >>> found.loss_class, round(found.sensitivity.l2, 2)
     ('smooth', 2.32)
@@ -96,23 +98,12 @@ def round_sum(
             allowed = "'any' where the smoothness is not known"
             raise ConfigurationError("loss_class", loss_class, allowed, "or give smoothness")
         enforced = "" if smoothness is not None else _enforced_by(loss_class, problem, clip, step)
-        return _usable(_bound(loss_class, problem, clip, step, local_steps, known or 0.0, enforced), problem)
+        return _bound(loss_class, problem, clip, step, local_steps, known or 0.0, enforced)
     classes = {one: _enforced_by(one, problem, clip, step) for one in get_args(LossClass)}
     bounds = [
         _bound(one, problem, clip, step, local_steps, known or 0.0, code) for one, code in classes.items() if code
     ]
-    return _usable(min(bounds, key=lambda bound: bound.sensitivity.l2), problem)
-
-
-def _usable(bound: RoundSum, problem: Problem) -> RoundSum:
-    """Refuse a ball in which models would be too small to be of use: scores up to 32 should be possible."""
-    if math.isfinite(problem.domain.radius) or bound.radius * (problem.feature_bound or 1.0) >= 32:
-        return bound
-    hint = (
-        f"float32 errors of a round grow with features and models: without a set, models would have to stay within "
-        f"{max(0.0, bound.radius):.3g} of zero. Try domain=sets.L2Ball(20.0), or noise_rows='steps'"
-    )
-    raise ConfigurationError("domain", problem.domain, "a bounded set with noise_rows='rounds' here", hint)
+    return min(bounds, key=lambda bound: bound.sensitivity.l2)
 
 
 def _enforced_by(loss_class: LossClass, problem: Problem, clip: Clip, step: float) -> str:
@@ -122,30 +113,32 @@ def _enforced_by(loss_class: LossClass, problem: Problem, clip: Clip, step: floa
         return "gossamer.problems.Problem.clipped_data_gradient_sum"
     if smooth is None:
         return ""
+    with_bound = "" if problem.feature_bound is None else ", with feature_bound"
     if loss_class == "smooth":
-        return f"{type(problem).__name__}.smoothness, with feature_bound" if clip.order == 2 else ""
+        return f"{type(problem).__name__}.smoothness{with_bound}" if clip.order == 2 else ""
     convex = problem.scalar_link and clip.blocks is None and problem.strong_convexity is not None
-    return f"{type(problem).__name__}.scalar_link, with feature_bound" if convex and step * smooth <= 2 else ""
+    return f"{type(problem).__name__}.scalar_link{with_bound}" if convex and step * smooth <= 2 else ""
 
 
 def _bound(
     loss_class: LossClass, problem: Problem, clip: Clip, step: float, local_steps: int, smooth: float, enforced: str
 ) -> RoundSum:
-    """The recursion, and the float32 errors beside it; `smooth` is L."""
-    b, tau = clip.norm, local_steps
-    moved = 2 * b
-    for _ in range(tau - 1):
-        grown = {"scalar-link": 0.0, "smooth": step * smooth * moved}.get(loss_class, math.inf)
-        moved += min(grown, 2 * b + step * problem.l2 * moved)
-    smooth = problem.l2 if loss_class == "any" else smooth
-    amplified = 1.0 if loss_class == "scalar-link" else (1 + step * smooth) ** (tau - 1)
-    off, radius = 2 * tau * amplified * b * (_NORM + tau * _UNIT), math.inf
-    grown_norm = (1 + step * problem.l2) ** tau
-    per_norm = 2 * tau * amplified * smooth * grown_norm * (math.prod(problem.feature_shape) + tau + 16) * _UNIT
-    if per_norm:
-        walked = step * tau * b  # how far gradients move a round
-        radius = problem.domain.radius
-        radius = radius if math.isfinite(radius) else _SHARE * moved / per_norm - walked
-        off += per_norm * (radius + walked)
-    l2 = moved + off
-    return RoundSum(loss_class, Sensitivity(l1=l2 * math.sqrt(problem.dim), l2=l2), radius, enforced)
+    """The recursion with the float32 errors in it; `smooth` is L."""
+    b, tau, l2 = clip.norm, local_steps, problem.l2
+    kept = 1.0 if loss_class == "scalar-link" else max(1.0, abs(1 - step * l2))
+    drift = {"scalar-link": 0.0, "smooth": step * max(0.0, smooth - l2)}.get(loss_class, math.inf)
+    per_norm = (l2 if loss_class == "any" else smooth) * (math.prod(problem.feature_shape) + tau + 16) * _UNIT
+
+    def moved(radius: float) -> float:
+        longest = kept**tau * (radius + step * tau * b) if per_norm else 0.0
+        off = b * (_NORM + tau * _UNIT) + per_norm * longest
+        s = 2 * b + 2 * off
+        for _ in range(tau - 1):
+            s = kept * s + min(drift * s, 2 * b) + 2 * off
+        return s
+
+    radius = problem.domain.radius if per_norm else math.inf
+    if per_norm and not math.isfinite(radius):
+        radius = max(_SCORE / (problem.feature_bound or 1.0), _SHARE * moved(0.0) / (moved(1.0) - moved(0.0)))
+    most = moved(radius)
+    return RoundSum(loss_class, Sensitivity(l1=most * math.sqrt(problem.dim), l2=most), radius, enforced)

@@ -138,6 +138,8 @@ class Algorithm:
         scales = self.scales[name]
         if len(scales) not in (1, self.learners):
             raise ConfigurationError("releases", f"{len(scales)} scales", f"1 or {self.learners}, one for each learner")
+        if len({scale.grid > 0 for scale in scales}) > 1:
+            raise PrivacyError.of("releases", f"some scales of {name} on a lattice", "all of them, or none")
         return scales if len(scales) == self.learners else scales * self.learners
 
     def require(self, exchanges: int) -> None:
@@ -148,7 +150,7 @@ class Algorithm:
     def _per_exchange(self, release: Calibrated[Mechanism]) -> int:
         """How often a mechanism releases in one exchange: as often as its draws are declared."""
         declared = {**self.learner.noise, **(self.server.noise if self.server else {})}
-        return max((declared[name].size // math.prod(shape) for name, (_, shape) in release.mechanism.laws().items()))
+        return max(declared[name].size // math.prod(shape) for name, (_, shape) in release.mechanism.laws().items())
 
     def secured(self) -> Algorithm:
         """The same algorithm for secure noise: releases on a lattice, and the error of its sampler in the guarantee.

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import pairs
 
+_SLOW = 2.0**-18  # slower rates need pairs: a step of float32 is 2^-24
 _UP = 1 + 1e-12  # closed forms in float64 are rounded up by more than they can be wrong
 
 
@@ -187,10 +188,13 @@ class Buffered(Factor):
         return zeros, zeros
 
     def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array | None) -> tuple[jax.Array, Any]:
-        """Forward substitution with what the buffers remember: in pairs, which only a lattice needs."""
+        """Forward substitution with what the buffers remember.
+
+        In pairs where there is a lattice, or a rate so slow that float32 would forget it.
+        """
         rate = jnp.asarray(np.array(self.rates, np.float32).reshape(-1, *(1,) * draw.ndim))
         high, low = state
-        if spacing is None:
+        if spacing is None and min(self.rates) >= _SLOW:
             noise = draw - sum(scale * high[k] for k, scale in enumerate(np.array(self.scales, np.float32)))
             return noise, (high - rate * high + jnp.broadcast_to(noise, high.shape), low)
         top, bottom = pairs.halves(high)
@@ -198,9 +202,11 @@ class Buffered(Factor):
         for k, scale in enumerate(np.array(self.scales, np.float32)):
             total, rest = pairs.two_sum(total, scale * top[k])
             below = below + (rest + scale * (bottom[k] + low[k]))
-        # Counted in spacings. Dividing last makes XLA keep the row: it repeats cheaper operations for every buffer.
-        per = 1 / spacing
-        noise = (draw * per - pairs.round_pair((total * per, below * per), spacing * per)) / per
+        if spacing is None:
+            noise = draw - (total + below)
+        else:  # Counted in spacings. Dividing last makes XLA keep the row: it repeats cheaper operations every time.
+            per = 1 / spacing
+            noise = (draw * per - pairs.round_pair((total * per, below * per), spacing * per)) / per
         decayed, rest = pairs.fast_two_sum(high, -rate * top)
         updated, more = pairs.two_sum(decayed, jnp.broadcast_to(noise, high.shape))
         return noise, pairs.fast_two_sum(updated, low + ((rest + more) - rate * (bottom + low)))

@@ -34,7 +34,8 @@ class Prefix(NamedTuple):
         """Release one more value: by how much the noisy sum grows, and the sum after it.
 
         Mechanisms of prefix sums (`Mechanism.sums`) release the sum, and what is new is a difference of two releases;
-        others release the value, and the sum is one of releases. Either is post-processing.
+        others release the value, and the sum is one of releases. Either is post-processing. One who needs no total
+        calls `Additive.increment` instead, which is faster.
         """
         released, inside = mechanism.release(self.inside, value, noise, grid)
         if mechanism.sums:

@@ -117,7 +117,7 @@ class TreeSum(Additive):
         place, value, state = self._node(state, value, noise, grid)
         covered = (jnp.int32(1) << place.level) - 1
         fresh = pairs.two_sum(value, state[2][place.level])
-        return _plus_nodes(fresh, -state[2], covered)[0], state
+        return _plus_nodes(fresh, state[2], covered, sign=-1.0)[0], state
 
     def _node(
         self, state: State, value: jax.Array, noise: Noise, grid: Grid
@@ -220,12 +220,12 @@ def _weights(law: Law) -> NDArray[np.float32]:
     return np.asarray(np.sqrt(inverse) if law == "gaussian" else inverse, np.float32)
 
 
-def _plus_nodes(exact: pairs.Pair, nodes: jax.Array, leaf: jax.Array) -> pairs.Pair:
+def _plus_nodes(exact: pairs.Pair, nodes: jax.Array, leaf: jax.Array, sign: float = 1.0) -> pairs.Pair:
     """With the noise of the nodes that make up the prefix: one for every binary digit 1 of the leaf's number."""
 
     def step(carried: tuple[jax.Array, pairs.Pair]) -> tuple[jax.Array, pairs.Pair]:
         digits, total = carried
-        return digits & (digits - 1), pairs.add(total, nodes[_trailing_zeros(digits)])
+        return digits & (digits - 1), pairs.add(total, sign * nodes[_trailing_zeros(digits)])
 
     total: pairs.Pair = lax.while_loop(lambda carried: carried[0] != 0, step, (leaf, exact))[1]
     return total

@@ -42,7 +42,8 @@ class ScalarLink(Problem):
         return jnp.concatenate([weighted_sum(_clipped(weights, x, clip, bound), x) for x, bound in parts])
 
     def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
-        return shrink(row_norms(x), self.feature_bound) * (x @ decision)
+        # Full float32 on every device: some guarantees count on the digits of a score, not only on the clip.
+        return shrink(row_norms(x), self.feature_bound) * jnp.matmul(x, decision, precision=jax.lax.Precision.HIGHEST)
 
     @abstractmethod
     def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:

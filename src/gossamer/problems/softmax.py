@@ -91,7 +91,8 @@ class Softmax(Problem):
 
     def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """(classes, rows)."""
-        scores = decision.reshape(self.classes, self.features) @ x.T
+        weights = decision.reshape(self.classes, self.features)
+        scores = jnp.matmul(weights, x.T, precision=jax.lax.Precision.HIGHEST)  # as in `ScalarLink`
         return shrink(row_norms(x), self.feature_bound)[None] * scores
 
     def _check_labels(self, y: np.ndarray, start: int) -> None:

@@ -115,6 +115,11 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None) 
         if facts.get(key) != value:
             stored = f"{facts.get(key)!r}, as in {path}"
             raise ConfigurationError(f"checkpoint ({key})", value, stored, "name another file, or remove this one")
-    leaves = [arrays.pop(f"world/{i}") for i in range(len(jax.tree.leaves(fresh)))]
+    leaves = [arrays.pop(f"world/{i}", None) for i in range(len(jax.tree.leaves(fresh)))]
+    for leaf, wanted_leaf in zip(leaves, jax.tree.leaves(fresh), strict=True):
+        if leaf is None or (leaf.shape, leaf.dtype) != (wanted_leaf.shape, wanted_leaf.dtype):
+            raise ConfigurationError(
+                "checkpoint", str(path), "states of the same form", "another version wrote it: remove it, start again"
+            )
     worlds = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
     return Progress(facts["exchanges"], worlds, Tally.restore(facts["every"], arrays))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from gossamer.algorithms.online_federated import LocalSteps
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError
-from gossamer.privacy import Clip, FastNoise, NoiseSource
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.privacy import Clip, FastNoise, NoiseSource, SecureNoise
 from gossamer.problems import Block, Problem
 from gossamer.sets import Everywhere
 from gossamer.simulation.run import Run
@@ -35,7 +35,7 @@ def virtual_iterates(
     Args:
         algorithm: made by `online_federated`, on an unbounded decision set without l2, where models are sums.
         run: of this algorithm, with `record=["broadcasts"]` and one seed.
-        noise: what the run was given.
+        noise: what the run was given. Not `SecureNoise`, whose key must never be used over other data.
 
     >>> from gossamer import Budget, algorithms, problems, streams
     >>> options = {"horizon": 8, "local_steps": 2, "budget": Budget(1.0, 1e-3), "clip": 1.0, "step_size": 0.1}
@@ -52,6 +52,10 @@ def virtual_iterates(
         raise ConfigurationError("algorithm", algorithm.name, "online_federated, no l2 and no decision set", hint)
     if "broadcasts" not in run.transcript or not isinstance(run.seed, int):
         raise ConfigurationError("run", sorted(run.transcript), "a run of one seed", "with record=['broadcasts']")
+    if isinstance(noise(run.seed), SecureNoise):
+        raise PrivacyError.of(
+            "noise", "SecureNoise", "a source for simulations", "its key is for one run over one data set"
+        )
     steps, silent = int(run.steps[-1]), _Silent(problem.dim)
     quiet = replace(
         algorithm,
