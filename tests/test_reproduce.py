@@ -1,20 +1,24 @@
-"""Reproductions: verdicts by their rules, cells that are run once, and paper 000 on a tiny instance."""
+"""Reproductions: verdicts by their rules, cells that are run once, and papers 000 and 001 on tiny instances."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 from typer.testing import CliRunner, Result
 
+from gossamer import simulate
 from gossamer.cli import app
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.problems import Model
 from gossamer.reports import Table
 from gossamer.reproduction import (
     Claim,
@@ -24,18 +28,26 @@ from gossamer.reproduction import (
     Panel,
     Part,
     Store,
+    about,
     alike,
     below,
     claims_table,
     climb,
-    draw,
     increasing,
     paper_000,
+    paper_001,
+    reaches,
 )
 from gossamer.reproduction.claims import NOT_RUN
 from gossamer.reproduction.paper_000.cases import FORMS, GRAPHS, HANDS, LADDER, Case, Sources, problem_of
 from gossamer.reproduction.paper_000.experiments import FIRST_TUNING_SEED, Experiments, Tuned
 from gossamer.reproduction.paper_000.plan import CLIPS, FULL, MULTIPLIERS, QUICK
+from gossamer.reproduction.paper_001 import __main__ as runs_001
+from gossamer.reproduction.paper_001.cases import METHODS, Digits, logistic_problem, logistic_stream
+from gossamer.reproduction.paper_001.cases import Case as Case001
+from gossamer.reproduction.paper_001.experiments import ImageLab, Lab, LogisticLab
+from gossamer.reproduction.paper_001.plan import Images, Logistic
+from gossamer.reproduction.paper_001.plan import Plan as Plan001
 
 TINY = replace(
     QUICK,
@@ -75,9 +87,12 @@ def test_noise_that_two_runs_share_cancels() -> None:
     assert below(Estimate.of((3.0 + noise).tolist()), Estimate.of((3.001 + noise).tolist())).verdict == "holds"
 
 
-def test_one_repetition_has_no_interval() -> None:
-    with pytest.raises(ConfigurationError, match="at least two repetitions"):
-        Estimate.of([3.0])
+def test_one_repetition_decides_nothing() -> None:
+    one, other = Estimate.of([3.0]), Estimate.of([1.0])
+    assert below(other, one).verdict == below(one, other).verdict == alike({"a": one, "b": other}, 0.01).verdict
+    assert below(other, one).verdict == "not resolved"
+    with pytest.raises(ConfigurationError, match="at least one repetition"):
+        Estimate.of([])
 
 
 def test_equal_repetitions_still_compare() -> None:
@@ -117,6 +132,22 @@ def test_increasing(means: tuple[float, ...], verdict: str) -> None:
 )
 def test_alike(means: tuple[float, ...], spread: float, verdict: str) -> None:
     assert alike({str(k): near(mean, spread) for k, mean in enumerate(means)}, share=0.01).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "verdict"),
+    [(0.9, 0.001, "holds"), (0.8, 0.001, "does not hold"), (0.86, 0.05, "not resolved"), (0.84, 0.05, "not resolved")],
+)
+def test_about(mean: float, spread: float, verdict: str) -> None:
+    assert about(near(mean, spread), 0.9, 0.05).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [([0.82, 0.9], "holds"), ([0.8, 0.9], "not resolved"), ([0.8, 0.81], "does not hold"), ([0.9], "holds")],
+)
+def test_reaches(values: list[float], verdict: str) -> None:
+    assert reaches(values, 0.82).verdict == verdict
 
 
 def test_claims_make_one_table() -> None:
@@ -181,9 +212,9 @@ def test_a_damaged_cell_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_page_is_written_with_tables_and_numbers(tmp_path: Path) -> None:
-    figure = draw([Panel("a panel", "loss", (Curve("mine", [1, 2], [1, 2], [0, 1], [2, 3]),), level=1.5)])
+    panel = Panel("a panel", "loss", (Curve("mine", [1, 2], [1, 2], [0, 1], [2, 3]),), level=1.5)
     table = Table(("claim", "verdict"), (("a < b", "holds"),))
-    part = Part("claims", "Claims & more", ("text",), figure, table, ("a note",))
+    part = Part("claims", "Claims & more", ("text",), (panel,), table, ("a note",))
     page = Page("<title>", ("hello",), table, [part], {"cell": {"loss": 1.0}}, "gossamer reproduce 000").write(tmp_path)
     text = page.read_text()
     assert "a &lt; b" in text
@@ -451,3 +482,195 @@ def test_times_are_of_whole_blocks(tmp_path: Path) -> None:
     assert times["rounds"] == [20, 40, 60]
     assert np.array(times["seconds"]).shape == (3, 2)
     assert lab.seconds(case).mean > 0
+
+
+# Paper 001
+
+TINY_001 = Plan001(
+    "tiny",
+    Logistic(
+        rounds=12,
+        runs=2,
+        trials=1,
+        methods=("none", "blt"),
+        extras=(),
+        epsilons=(2.0,),
+        steps=(0.01, 0.05),
+        points=4,
+    ),
+    Images(
+        methods={"none": (1,), "blt": (1,), "independent": (1,), "toeplitz": (1,)},
+        seeds={"none": 1, "blt": 2, "independent": 2, "toeplitz": 1},
+        trials=2,
+        steps=(0.002, 0.02),
+        every=46,
+        trial_every=138,
+    ),
+)
+
+
+LINEAR = Model(  # a network takes many times as long to compile
+    lambda weights, image: jnp.ravel(image) @ weights, np.zeros((256, 10)), features=(16, 16, 1), classes=10
+)
+
+
+def reproduced(store: Store, figure: int | None = None, plan: Plan001 = TINY_001) -> Page:
+    return paper_001.reproduce(store, plan=plan, figure=figure, directory=None, stand_in=True, command="again")
+
+
+def test_the_sizes_are_those_of_section_v() -> None:
+    full, quick = paper_001.FULL, paper_001.QUICK
+    assert (full.logistic.rounds, full.logistic.runs, full.logistic.epsilons) == (1000, 10, (2.0, 0.5))
+    assert full.images.methods["blt"] == full.images.methods["none"] == full.images.methods["independent"] == (1, 2, 4)
+    assert {*quick.images.known} == {(m, 1, p) for m in quick.images.methods for p in ("last", "averaged")}
+    assert all(step in quick.images.steps for step in (*quick.images.known.values(), quick.images.shared))
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "none"])
+def test_every_method_is_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of the optimised factorisation
+    algorithm = Case001(3, method, 4, 0.5).build(logistic_problem(method), 400, 0.02)
+    promise = algorithm.guarantee
+    assert (promise.basis, promise.delta, promise.horizon) == ("proven", pytest.approx(1e-3, rel=1e-6), 400)
+    assert promise.epsilon == pytest.approx(0.28 if method == "published" else 0.5, rel=0.02)
+
+
+def test_one_run_shows_the_last_and_the_averaged_model() -> None:
+    """Learner 0 plays what the server said last, all others the running mean of it."""
+    algorithm = Case001(3, "independent", 4).build(logistic_problem("independent"), 80, 0.05)
+    length = algorithm.learner.inner.averaging
+    record = ("decisions", "broadcasts")
+    run = simulate(algorithm, logistic_stream(0), 80, seed=3, progress=False, record=record)
+    played, said = (run.transcript[name] for name in record)
+    average = np.zeros(100)
+    for round_, model in enumerate(said[:-1], start=1):
+        average += (model - average) / min(round_ + 1, length)
+        np.testing.assert_array_equal(played[round_, 0], model)
+        np.testing.assert_allclose(played[round_, 1:], np.tile(average, (19, 1)), rtol=1e-4, atol=1e-6)
+    assert 1 < length < 20
+
+
+def test_some_model_classifies_every_round_without_error() -> None:
+    """80 independent samples: a model with any margins on them exists, so the least loss of a round is 0."""
+    x = np.asarray(logistic_stream(0).read(0, 40).x).reshape(10, 80, 100)
+    assert (np.linalg.matrix_rank(x) == 80).all()
+
+
+def test_images_are_dealt_as_in_the_paper(tmp_path: Path) -> None:
+    y = np.repeat(np.arange(10), 40)
+    x = np.zeros((400, 28, 28), np.uint8)
+    np.savez(tmp_path / "mnist.npz", x_train=x, y_train=y, x_test=x[:10], y_test=y[:10])
+    images = Digits(tmp_path)
+    labels = np.asarray(images.stream.read(0, 40).y)
+    assert images.problem.dim == 61_482
+    assert [(labels[:, learner] == learner).sum() >= 20 for learner in range(10)] == [True] * 10
+    assert images.samples(4) == 40
+
+
+def test_missing_images_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"MNIST.*--data, or try --stand-in"):
+        _ = Digits(tmp_path).stream
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All cells of a tiny plan, made where there is no plotly."""
+    out = tmp_path_factory.mktemp("001")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "plotly", None)
+        patch.setattr(runs_001, "QUICK", TINY_001)
+        patch.setattr(Digits, "problem", LINEAR)
+        runs_001.main([str(out), "--quick", "--stand-in"])
+    return out
+
+
+@pytest.fixture
+def linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Digits, "problem", LINEAR)
+
+
+@pytest.mark.usefixtures("linear")
+def test_cells_of_another_machine_are_drawn(computed: Path) -> None:
+    store = Store(computed / "cells")
+    page = reproduced(store)
+    assert store.computed == 0
+    assert [part.name for part in page.parts] == [
+        "claims",
+        "figure-3",
+        "figure-4",
+        "beyond",
+        "beyond-claims",
+        "thresholds",
+        "protocol",
+    ]
+    table = page.parts[2].table
+    assert table is not None
+    assert {row[0] for row in table.rows} == {METHODS[name].title for name in ("none", "blt", "independent")}
+    assert len([trace for trace in page.parts[2].figure.data if trace.name]) == 4 * 3
+    page.write(computed / "page")
+
+
+def test_tuning_sees_other_noise_and_chooses_the_best(computed: Path) -> None:
+    store = Store(computed / "cells")
+    lab = LogisticLab(store, plan=TINY_001.logistic)
+    case = lab.case("blt", 2.0)
+    regrets = {step: lab._play(case, step, [1000])["regret"]["last"][0][-1] for step in lab.plan.steps}
+    assert lab.tuned(case) == min(regrets, key=regrets.__getitem__)
+    assert lab.shared(lab.case("none", 2.0)) == lab.tuned(case)
+    assert store.computed == 0
+    seeds = {seed for cell in store.used.values() for seed in cell["setting"]["seeds"]}
+    assert seeds == {1000}
+
+
+@pytest.mark.usefixtures("linear")
+def test_noise_that_keeps_every_row_needs_an_accelerator_or_its_cells(computed: Path) -> None:
+    store = Store(computed / "cells")
+    lab = ImageLab(store, plan=TINY_001.images, images=Digits(stand_in=True))
+    toeplitz = lab.case("toeplitz", 1)
+    assert not lab.has(toeplitz)
+    for step in lab.steps(toeplitz):
+        name, setting, _ = lab._cell(toeplitz, step, [0], lab.plan.every)
+        store.cell(name, setting, lambda: {"accuracy": {"last": [[0.5]], "averaged": [[0.5]]}})
+    assert lab.has(toeplitz)
+    assert lab.tuned(toeplitz) == lab.tuned(lab.case("blt", 1))
+
+
+AS_PRINTED = {"none": 0.93, "tree": 0.91, "optimal": 0.92, "toeplitz": 0.92, "blt": 0.92, "independent": 0.8}
+UPSIDE_DOWN = {"none": 0.6, "tree": 0.85, "optimal": 0.7, "toeplitz": 0.7, "blt": 0.7, "independent": 0.99}
+EARLY_AS_PRINTED = {"none": 0.7, "independent": 0.3}
+
+
+@pytest.mark.parametrize(("ends", "verdict"), [(AS_PRINTED, "holds"), (UPSIDE_DOWN, "does not hold")])
+def test_every_claim_of_001_is_asked_the_right_way_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: dict[str, float], verdict: str
+) -> None:
+    printed = verdict == "holds"
+    less = {"toeplitz": 0.1, "published": 0.2, "rounds": 0.1, "bounded": 0.2}
+
+    def play(lab: Lab, case: Case001, step: float, seeds: Sequence[int], *_: object, **__: object) -> object:
+        end = ends.get(case.method, 0.9) - (0.0 if printed else 0.1 * case.tau * (case.figure == 4))
+        early = EARLY_AS_PRINTED.get(case.method, 0.6) if printed else 0.1
+        curves = [[value + 1e-4 * seed for value in (early, end)] for seed in range(2)]
+        if case.figure == 3:
+            curves = [[end + 1e-4 * seed] for seed in range(2)]
+        regret = less.get(case.method, 0.3)
+        regrets = [[(regret if printed else -regret) + 1e-4 * seed] for seed in range(2)]
+        facts = {"noise": 1.0, "publish": "over 3 rounds", "basis": "proven", "epsilon": 2.0, "seconds": 1.0}
+        models = ("last", "averaged")
+        return facts | {
+            "rounds": [500, 5710] if case.figure == 4 else [1000],
+            "accuracy": dict.fromkeys(models, curves),
+            "regret": dict.fromkeys(models, regrets),
+        }
+
+    for kind in (LogisticLab, ImageLab):
+        monkeypatch.setattr(kind, "_play", play)
+        monkeypatch.setattr(kind, "tuned", lambda lab, case, publish="last": 0.1)
+    monkeypatch.setattr(ImageLab, "has", lambda lab, case: case.tau in lab.plan.methods[case.method])
+    page = reproduced(Store(tmp_path), plan=paper_001.FULL)
+    tables = {part.name: part.table for part in page.parts if part.table is not None}
+    assert [len(part.panels) for part in page.parts if part.panels] == [8, 4, 6]
+    # Per budget 5; per tau 2 for BLT, and for Toeplitz once; 3 numbers at the end, 3 + 2 early; 3 methods over tau.
+    assert len(tables["claims"].rows) == 2 * 5 + (3 + 1) * 2 + 8 + 3
+    for row in (*tables["claims"].rows, *tables["beyond-claims"].rows):
+        assert set(row[3::2]) == {verdict}, row

@@ -4,10 +4,12 @@ from gossamer.reproduction.claims import (
     Claim,
     Estimate,
     Finding,
+    about,
     alike,
     below,
     claims_table,
     increasing,
+    reaches,
     verdicts_table,
 )
 from gossamer.reproduction.drawing import Curve, Panel, draw
@@ -24,11 +26,13 @@ __all__ = [
     "Panel",
     "Part",
     "Store",
+    "about",
     "alike",
     "below",
     "claims_table",
     "climb",
     "draw",
     "increasing",
+    "reaches",
     "verdicts_table",
 ]

@@ -20,10 +20,12 @@ CONFIDENCE = 0.95
 RULES = (
     "A number is a mean over noise seeds (of a time: over repetitions) with its 95 % interval by Student's t. A is "
     "below B where the 95 % interval of the difference, paired by seed, is all below 0; where it is all above 0 the "
-    "claim does not hold; otherwise it is not resolved. An order holds where every neighbouring pair does, and does "
-    "not hold where one pair does not. Intervals are about the noise: the data are one stream. They are not corrected "
-    "for the number of claims, and a difference may be resolved and still be too small to matter."
+    "claim does not hold; otherwise, and where there is one run only, it is not resolved. An order holds where every "
+    "neighbouring pair does, and does "
+    "not hold where one pair does not. Intervals are not corrected for the number of claims, and a difference may be "
+    "resolved and still be too small to matter."
 )
+ONE_STREAM = "Intervals are about the noise: the data are one stream."
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,19 @@ class Estimate:
     3.100 ± 0.248
     >>> (loss - Estimate((2.0, 2.2, 2.0))).difference
     '+1 ± 0.1'
+    >>> print(Estimate((3.0,)))
+    3.000 (one run)
     """
 
     values: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if len(self.values) < 2:
-            raise ConfigurationError("values", self.values, "at least two repetitions", "run with more seeds")
+        if not self.values:
+            raise ConfigurationError("values", self.values, "at least one repetition", "two have an interval")
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
-        """From repetitions, at least two."""
+        """From repetitions."""
         return cls(tuple(values))
 
     def __sub__(self, other: Estimate) -> Estimate:
@@ -64,19 +68,21 @@ class Estimate:
 
     @property
     def margin(self) -> float:
-        """Half the width of the 95 % interval."""
+        """Half the width of the 95 % interval; of one repetition infinite, so that it decides nothing."""
         count = len(self.values)
+        if count == 1:
+            return math.inf
         error = float(np.std(self.values, ddof=1)) / math.sqrt(count)
         return float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)) * error
 
     @property
     def difference(self) -> str:
         """As text, with the sign, and as many digits as it is known to."""
-        return f"{self.mean:+.2g} ± {self.margin:.1g}"
+        return f"{self.mean:+.2g}" + (f" ± {self.margin:.1g}" if len(self.values) > 1 else "")
 
     def __str__(self) -> str:
         digits = 3 if abs(self.mean) < 100 else 1
-        return f"{self.mean:.{digits}f} ± {self.margin:.{digits}f}"
+        return f"{self.mean:.{digits}f} " + (f"± {self.margin:.{digits}f}" if len(self.values) > 1 else "(one run)")
 
 
 class Finding(NamedTuple):
@@ -141,6 +147,30 @@ def alike(estimates: Mapping[str, Estimate], share: float) -> Finding:
     if any(abs(gap.mean) - gap.margin > limit for gap in gaps):
         return Finding(measured, "does not hold")
     return Finding(measured, "holds" if all(abs(gap.mean) + gap.margin <= limit for gap in gaps) else "not resolved")
+
+
+def about(estimate: Estimate, value: float, off: float) -> Finding:
+    """Whether a number is what a paper says, give or take `off`: the 95 % interval tells.
+
+    >>> about(Estimate.of([0.88, 0.89]), 0.9, 0.1)
+    Finding(measured='0.885 ± 0.064', verdict='holds')
+    """
+    away = abs(estimate.mean - value)
+    if away - estimate.margin > off:
+        return Finding(str(estimate), "does not hold")
+    return Finding(str(estimate), "holds" if away + estimate.margin <= off else "not resolved")
+
+
+def reaches(values: Sequence[float], level: float) -> Finding:
+    """Whether a number reaches a level: in every single run, or in none of them.
+
+    >>> reaches([0.84, 0.81], 0.82)
+    Finding(measured='0.840, 0.810 (at least 0.82)', verdict='not resolved')
+    """
+    measured = ", ".join(f"{value:.3f}" for value in values) + f" (at least {level:g})"
+    if not any(value >= level for value in values):
+        return Finding(measured, "does not hold")
+    return Finding(measured, "holds" if all(value >= level for value in values) else "not resolved")
 
 
 def _sign(difference: Estimate) -> Verdict:

@@ -45,6 +45,7 @@ class Panel:
         curves: the lines.
         level: a height to mark with a dotted line; None for none.
         log: whether heights are drawn as logarithms.
+        span: the lowest and the highest height drawn; None: what the curves need.
     """
 
     title: str
@@ -52,6 +53,7 @@ class Panel:
     curves: tuple[Curve, ...]
     level: float | None = None
     log: bool = False
+    span: tuple[float, float] | None = None
 
 
 def draw(panels: Sequence[Panel], columns: int = 2, x: str = "rounds") -> go.Figure:
@@ -81,7 +83,8 @@ def draw(panels: Sequence[Panel], columns: int = 2, x: str = "rounds") -> go.Fig
             seen.add(curve.name)
         if panel.level is not None:
             figure.add_hline(panel.level, line={"dash": "dot", "color": "#66717e", "width": 1}, **at)
-        figure.update_yaxes(title_text=panel.y, **({"type": "log", "tickvals": LOSS_TICKS} if panel.log else {}), **at)
+        axis = {"type": "log", "tickvals": LOSS_TICKS} if panel.log else {"range": panel.span}
+        figure.update_yaxes(title_text=panel.y, **axis, **at)
         figure.update_xaxes(title_text=x, **at)
     height = HEIGHT * rows + 90
     figure.update_layout(

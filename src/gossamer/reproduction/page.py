@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.reports import Table
 from gossamer.reports.html import caption, figure_block, html_page, paragraph, versions
+from gossamer.reproduction.drawing import Panel, draw
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -28,7 +29,7 @@ class Part:
         name: of its table as a file.
         heading: above it.
         text: paragraphs before the figure and the table.
-        figure: a picture; None for none.
+        panels: of its figure; drawn when the page is written, so that what leads to it needs no plotly.
         table: numbers; None for none.
         notes: below both.
 
@@ -39,9 +40,14 @@ class Part:
     name: str
     heading: str
     text: tuple[str, ...] = ()
-    figure: go.Figure | None = None
+    panels: tuple[Panel, ...] = ()
     table: Table | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def figure(self) -> go.Figure | None:
+        """The picture; None where there are no panels."""
+        return draw(self.panels) if self.panels else None
 
 
 @dataclass(frozen=True)
@@ -74,8 +80,8 @@ class Page:
         first = True
         for part in self.parts:
             blocks += [f"<h2>{escape(part.heading)}</h2>", *map(paragraph, part.text)]
-            if part.figure is not None:
-                blocks.append(figure_block(part.figure, first=first))
+            if (figure := part.figure) is not None:
+                blocks.append(figure_block(figure, first=first))
                 first = False
             if part.table is not None:
                 blocks.append(_words(part.table))

@@ -10,7 +10,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gossamer.errors import DataError
+from gossamer.streams import Stream
 
 Result = dict[str, Any]
 
@@ -47,9 +50,7 @@ class Store:
             setting: all that the result depends on; plain values only.
             compute: called where the result is not there yet; gives plain values only.
         """
-        text = json.dumps(dict(setting), sort_keys=True, allow_nan=False)
-        words = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
-        file = self.directory / f"{words}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+        text, file = self._place(name, setting)
         cell = self._read(file)
         if cell is None:
             if self._say:
@@ -61,6 +62,16 @@ class Store:
         result: Result = cell["result"]
         return result
 
+    def has(self, name: str, setting: Mapping[str, Any]) -> bool:
+        """Whether the result for a setting is there, perhaps from another machine."""
+        return self._place(name, setting)[1].exists()
+
+    def _place(self, name: str, setting: Mapping[str, Any]) -> tuple[str, Path]:
+        """The setting as text, and the file of its cell."""
+        text = json.dumps(dict(setting), sort_keys=True, allow_nan=False)
+        words = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+        return text, self.directory / f"{words}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+
     def _read(self, file: Path) -> Result | None:
         if not file.exists():
             return None
@@ -69,6 +80,26 @@ class Store:
         except ValueError:
             raise DataError(f"{file} is damaged: remove it, and it is computed again") from None
         return cell
+
+
+def fingerprint(stream: Stream) -> str:
+    """Tells streams apart, by their first samples.
+
+    >>> from gossamer.streams import random_signs
+    >>> fingerprint(random_signs(2, 3, seed=0)) == fingerprint(random_signs(2, 3, seed=1))
+    False
+    """
+    first = stream.read(0, min(64, stream.length or 64))
+    return hashlib.sha256(b"".join(np.ascontiguousarray(leaf).tobytes() for leaf in first)).hexdigest()[:12]
+
+
+def rounded(values: Any) -> Any:
+    """Arrays as lists of numbers that are short to write.
+
+    >>> rounded([0.12345678])
+    [0.123457]
+    """
+    return np.round(values, 6).tolist()
 
 
 def _write(file: Path, cell: Result) -> None:

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 Point = tuple[int, ...]
+
+
+def nearest(values: Sequence[float], wanted: float) -> int:
+    """The place of the value that is nearest in ratio.
+
+    >>> nearest([0.01, 0.1, 1.0], 0.2)
+    1
+    """
+    return int(np.argmin(np.abs(np.log(values) - np.log(wanted))))
 
 
 def climb(evaluate: Callable[[Point], float], sizes: tuple[int, ...], start: Point) -> Point:

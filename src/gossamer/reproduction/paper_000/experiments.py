@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,8 +15,8 @@ from gossamer.metrics import average_loss
 from gossamer.reproduction.claims import Estimate
 from gossamer.reproduction.paper_000.cases import Case, Sources
 from gossamer.reproduction.paper_000.plan import Plan
-from gossamer.reproduction.store import Result, Store
-from gossamer.reproduction.tuning import Point, climb
+from gossamer.reproduction.store import Result, Store, fingerprint, rounded
+from gossamer.reproduction.tuning import Point, climb, nearest
 from gossamer.simulation import Run, simulate
 from gossamer.streams import Stream
 
@@ -90,7 +89,7 @@ class Experiments:
             return self.tuned(home)
         clips, multipliers = self.plan.clips, self._multipliers(case)
         first = self.tuned(home) if case != home else Tuned(1.0, STARTS.get(case.form, START))
-        start = (_nearest(clips, first.clip), _nearest(multipliers, first.multiplier))
+        start = (nearest(clips, first.clip), nearest(multipliers, first.multiplier))
 
         def loss(point: Point) -> float:
             played = self._trial(case, Tuned(clips[point[0]], multipliers[point[1]]))
@@ -156,7 +155,7 @@ class Experiments:
         return asdict(case) | {
             "steps": steps,
             "described": algorithm.describe(),
-            "stream": f"{stream.description}, first rounds {_fingerprint(stream)}",
+            "stream": f"{stream.description}, first rounds {fingerprint(stream)}",
         }
 
     def _stream(self, case: Case) -> Stream:
@@ -166,18 +165,9 @@ class Experiments:
         return self._streams[key]
 
 
-def _fingerprint(stream: Stream) -> str:
-    first = stream.read(0, min(64, stream.length or 64))
-    return hashlib.sha256(b"".join(np.ascontiguousarray(leaf).tobytes() for leaf in first)).hexdigest()[:12]
-
-
 def _named(case: Case, tuned: Tuned, steps: int, seeds: int) -> str:
     runs = "1 seed" if seeds == 1 else f"{seeds} seeds"
     return f"{case}, clip {tuned.clip:g}, multiplier {tuned.multiplier:g}, {steps} rounds, {runs}"
-
-
-def _nearest(values: Sequence[float], wanted: float) -> int:
-    return int(np.argmin(np.abs(np.log(values) - np.log(wanted))))
 
 
 def _block(algorithm: Algorithm) -> int:
@@ -192,9 +182,9 @@ def _outcome(algorithm: Algorithm, run: Run) -> Result:
     links = int(algorithm.topology.links(np.arange(1))[0])  # type: ignore[union-attr]
     return {
         "steps": run.steps.tolist(),
-        "mean": _rounded(losses.mean(axis=-1)),
-        "low": _rounded(losses.min(axis=-1)),
-        "high": _rounded(losses.max(axis=-1)),
+        "mean": rounded(losses.mean(axis=-1)),
+        "low": rounded(losses.min(axis=-1)),
+        "high": rounded(losses.max(axis=-1)),
         "final": losses[:, -1].mean(axis=-1).tolist(),
         "messages": run.messages,
         "predicted messages": links * algorithm.mixing.steps * exchanges,
@@ -210,7 +200,3 @@ def _outcome(algorithm: Algorithm, run: Run) -> Result:
         "per record": None if record is None else {"epsilon": record.epsilon, "delta": record.delta},
         "sentence": run.guarantee.sentence(),
     }
-
-
-def _rounded(values: Any) -> Any:
-    return np.round(values, 6).tolist()

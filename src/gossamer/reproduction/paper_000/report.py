@@ -9,8 +9,8 @@ import numpy as np
 
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
-from gossamer.reproduction.claims import RULES, Claim, claims_table, verdicts_table
-from gossamer.reproduction.drawing import Curve, Panel, draw
+from gossamer.reproduction.claims import ONE_STREAM, RULES, Claim, claims_table, verdicts_table
+from gossamer.reproduction.drawing import Curve, Panel
 from gossamer.reproduction.page import Page, Part
 from gossamer.reproduction.paper_000 import findings
 from gossamer.reproduction.paper_000.cases import HANDS, LADDER, Case, Sources
@@ -56,7 +56,9 @@ def reproduce(
     lab = Experiments(store, plan, Sources(plan, directory, stand_in))
     numbers = FIGURES if figure is None else (figure,)
     claims = [claim for number in numbers for claim in claims_of(lab, number)]
-    parts = [Part("claims", "What the paper says, and what we measured", (RULES,), table=claims_table(claims))]
+    parts = [
+        Part("claims", "What the paper says, and what we measured", (RULES, ONE_STREAM), table=claims_table(claims))
+    ]
     parts += [part for number in numbers for part in figures_of(lab, number)]
     if figure is None:
         parts += ladder(lab)
@@ -102,7 +104,7 @@ def comparison(lab: Experiments, number: int, data: str) -> Part:
     return Part(
         f"figure-{number}-{data.replace(' ', '-')}",
         f"Figure {number}: {data}, epsilon {lab.plan.loud:g}, complete graph of {lab.plan.learners[0]}",
-        figure=draw([*losses, *times]),
+        panels=(*losses, *times),
         table=_table(lab, [case for form in BOTH for case in cases[form].values()], timed=True),
         notes=(BANDS, RUNTIME, TUNED),
     )
@@ -154,7 +156,7 @@ def ladder(lab: Experiments) -> list[Part]:
     )
     return [
         Part("ladder", "From published to tight", text, table=_table(lab, cases), notes=(TUNED,)),
-        Part("ladder-claims", "From published to tight: verdicts", (RULES,), table=claims_table(claims)),
+        Part("ladder-claims", "From published to tight: verdicts", (RULES, ONE_STREAM), table=claims_table(claims)),
     ]
 
 
@@ -210,10 +212,10 @@ def protocol(lab: Experiments) -> Part:
 
 def _grid(lab: Experiments, number: int, what: str, panels: dict[str, dict[str, Case]]) -> Part:
     """A figure of average losses in two columns, with one table of all its cases."""
-    drawn = draw([_losses(lab, title, cases) for title, cases in panels.items()])
+    drawn = tuple(_losses(lab, title, cases) for title, cases in panels.items())
     every = dict.fromkeys(case for cases in panels.values() for case in cases.values())
     return Part(
-        f"figure-{number}", f"Figure {number}: {what}", figure=drawn, table=_table(lab, every), notes=(BANDS, TUNED)
+        f"figure-{number}", f"Figure {number}: {what}", panels=drawn, table=_table(lab, every), notes=(BANDS, TUNED)
     )
 
 

@@ -1,0 +1,225 @@
+"""What is compared in paper 001: method, budget and local steps; and how each of them is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossamer import algorithms, data, problems, streams
+from gossamer.algorithms.online_federated import Factorization
+from gossamer.core import Algorithm, Learner, Now
+from gossamer.errors import DataError
+from gossamer.privacy import Budget, NoiseSpec
+from gossamer.problems import Block, Problem
+from gossamer.sets import L2Ball
+from gossamer.streams import Stream
+
+DELTA = 1e-3
+CLIP = 1.0
+FEATURE_BOUND, MODEL_BOUND = 3.0, 20.0  # of losses that are proven to be in the class "scalar-link"
+LEARNERS = {3: 20, 4: 10}
+DIM = 100
+TAU = 4
+NETWORK_SEED = 0
+STREAM_SEED = 1
+
+
+class Method(NamedTuple):
+    """What a learner does to its gradients.
+
+    Attributes:
+        title: in figures and tables.
+        factorization: of its noise.
+        options: of `online_federated`, beyond those that all share.
+        bounded: whether features are clipped, and models kept in a ball.
+    """
+
+    title: str
+    factorization: Factorization
+    options: Mapping[str, Any] = {}
+    bounded: bool = False
+
+
+METHODS = {
+    "none": Method("no noise [1]", "none"),
+    "tree": Method("binary tree", "tree"),
+    "optimal": Method("optimised", "optimal"),
+    "toeplitz": Method("Toeplitz", "toeplitz"),
+    "blt": Method("BLT", "blt"),
+    "independent": Method("independent noise [3]", "independent"),
+    "published": Method("Toeplitz, noise of Lemma IV.8", "toeplitz", {"calibration": "published"}),
+    "bounded": Method("BLT, features clipped", "blt", bounded=True),
+    "rounds": Method("BLT, features clipped, noise once a round", "blt", {"noise_rows": "rounds"}, bounded=True),
+}
+"""The first six are those of section V, with BLT: nearly the noise of Toeplitz, in constant memory."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything but the step size.
+
+    >>> print(Case(3, "blt", 4), "|", Case(4, "none", 1))
+    figure 3, BLT, epsilon 2, tau 4 | figure 4, no noise [1], tau 1
+    """
+
+    figure: int
+    method: str
+    tau: int
+    epsilon: float = 2.0
+
+    def __str__(self) -> str:
+        budget = "" if self.method == "none" else f", epsilon {self.epsilon:g}"
+        return f"figure {self.figure}, {METHODS[self.method].title}{budget}, tau {self.tau}"
+
+    def build(self, problem: Problem, horizon: int, step: float) -> Algorithm:
+        """The algorithm. Its first learner plays the last global model, the others the averaged one.
+
+        >>> case = Case(3, "blt", 4)
+        >>> round(case.build(problems.Logistic(DIM), 4000, 0.1).scales["gradient"][0].value, 2)
+        5.56
+        """
+        method = METHODS[self.method]
+        made = algorithms.online_federated(
+            problem,
+            LEARNERS[self.figure],
+            horizon=horizon,
+            local_steps=self.tau,
+            budget=None if self.method == "none" else Budget(self.epsilon, DELTA),
+            clip=CLIP,
+            step_size=step,
+            factorization=method.factorization,
+            publish="averaged",
+            **method.options,
+        )
+        return replace(made, learner=BothModels(made.learner))
+
+
+class Played(NamedTuple):
+    """Whether the last model is played, and the state of the learner."""
+
+    last: jax.Array
+    state: Any
+
+
+@dataclass(frozen=True)
+class BothModels(Learner):
+    """A learner of `online_federated`: number 0 plays the last global model, all others the averaged one.
+
+    What is played changes nothing else, and both models are functions of what was released: one run tells how good
+    both are.
+    """
+
+    inner: Learner
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """Nothing of its own."""
+        return self.inner.noise
+
+    def init(self, identity: jax.Array) -> Played:
+        """Number 0 is the one."""
+        return Played(identity == 0, self.inner.init(identity))
+
+    def decide(self, state: Played, now: Now) -> jax.Array:
+        """The last model, or the average."""
+        return jnp.where(state.last, state.state.x, state.state.average)
+
+    def learn(self, state: Played, block: Block, now: Now) -> Played:
+        """Local steps start at the last model all the same."""
+        return state._replace(state=self.inner.learn(state.state, block, now))
+
+    def speak(self, state: Played, now: Now) -> tuple[Any, Played]:
+        """Says what the learner says."""
+        said, after = self.inner.speak(state.state, now)
+        return said, state._replace(state=after)
+
+    def listen(self, state: Played, heard: Any) -> Played:
+        """Hears what the learner hears."""
+        return state._replace(state=self.inner.listen(state.state, heard))
+
+
+def logistic_problem(method: str) -> problems.Logistic:
+    """Section V-A: no l2, and no decision set where none is needed.
+
+    >>> logistic_problem("rounds").smoothness
+    2.25
+    """
+    if METHODS[method].bounded:
+        return problems.Logistic(DIM, feature_bound=FEATURE_BOUND, domain=L2Ball(MODEL_BOUND))
+    return problems.Logistic(DIM)
+
+
+def logistic_stream(seed: int) -> Stream:
+    """Section V-A, with heterogeneity (0.1, 0.1).
+
+    >>> logistic_stream(0).read(0, 4).x.shape
+    (4, 20, 100)
+    """
+    return streams.heterogeneous_logistic(LEARNERS[3], DIM, 0.1, 0.1, seed=seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """Section V-B: the images, dealt to ten learners, and the network.
+
+    Attributes:
+        directory: as in `gossamer.data`.
+        stand_in: take scikit-learn's digits, enlarged, in place of MNIST.
+    """
+
+    directory: Path | None = None
+    stand_in: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+        return "digits of scikit-learn, enlarged" if self.stand_in else "MNIST"
+
+    @cached_property
+    def problem(self) -> Problem:
+        """Two convolutions, pooled, and two dense layers."""
+        height, width = self.images.x_train.shape[1:]
+        return problems.small_cnn((height, width, 1), self.images.classes, seed=NETWORK_SEED)
+
+    @cached_property
+    def stream(self) -> Stream:
+        """Half of the images dealt evenly, and half by digit."""
+        x, y = self.images.x_train[..., None], self.images.y_train
+        return streams.from_arrays(x, y, LEARNERS[4], "label-skew", skew=0.5, rest="all", seed=STREAM_SEED)
+
+    @cached_property
+    def test(self) -> Block:
+        """The images held out."""
+        return Block(self.images.x_test[..., None], self.images.y_test)
+
+    def samples(self, tau: int) -> int:
+        """R tau: as many as the learner with the fewest has, in whole rounds."""
+        length = self.stream.length or 0
+        return length - length % tau
+
+    @cached_property
+    def images(self) -> data.Dataset:
+        """Images (height, width) with labels."""
+        if self.stand_in:
+            return _enlarged(data.digits())
+        try:
+            return data.mnist(self.directory)
+        except DataError as missing:
+            advice = "give their directory with --data, or try --stand-in, which runs on scikit-learn's digits"
+            raise DataError(f"{missing}. Figure 4 of paper 001 needs the MNIST images: {advice}.") from missing
+
+
+def _enlarged(small: data.Dataset) -> data.Dataset:
+    """Images of 8x8 as 16x16: the network needs at least 10x10."""
+
+    def images(x: np.ndarray) -> np.ndarray:
+        return np.kron(x.reshape(-1, 8, 8), np.ones((1, 2, 2), np.float32))
+
+    return replace(small, x_train=images(small.x_train), x_test=images(small.x_test))
