@@ -285,8 +285,13 @@ def _row(lab: Lab, case: Case, protocol: Protocol) -> tuple[str, ...]:
         f"{found['noise']:.2f}",
         *_scores(lab, case, protocol, "last"),
         *_scores(lab, case, protocol, "averaged"),
-        found["publish"].removeprefix("the average, over ").removesuffix(" rounds"),
+        _rounds(found["publish"]),
     )
+
+
+def _rounds(published: str) -> str:
+    """Of "the average, over 12 rounds" the number; "1" for "the last model"."""
+    return next((word for word in published.split() if word.isdigit()), "1")
 
 
 def _scores(lab: Lab, case: Case, protocol: Protocol, publish: Publish) -> list[str]:
