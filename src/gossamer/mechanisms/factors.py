@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import pairs
 
-_SLOW = 2.0**-18  # slower rates need pairs: a step of float32 is 2^-24
+_SLOW = 2.0**-21  # slower rates need pairs: float32 has 24 bits, and a buffer must notice that it decays
 _UP = 1 + 1e-12  # closed forms in float64 are rounded up by more than they can be wrong
 
 
@@ -184,8 +184,8 @@ class Buffered(Factor):
 
     def init(self, shape: tuple[int, ...]) -> Any:
         """One buffer a term: a pair, high parts and low parts."""
-        zeros = jnp.zeros((len(self.rates), *shape), jnp.float32)
-        return zeros, zeros
+        form = (len(self.rates), *shape)
+        return jnp.zeros(form, jnp.float32), jnp.zeros(form, jnp.float32)
 
     def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array | None) -> tuple[jax.Array, Any]:
         """Forward substitution with what the buffers remember.
