@@ -66,26 +66,43 @@ def main() -> None:
     console.print(table)
     console.print(f"Without noise (d_ogd, default step): {free:.4f}. Playing zero: {zero:.4f}.")
     if len(sys.argv) > 1:
-        draw(regrets, free, zero, Path(sys.argv[1]))
+        draw(
+            {epsilon: {name: regrets[name][i] for name in regrets} for i, epsilon in enumerate(EPSILONS)},
+            {"playing zero": (zero, "dot"), "d_ogd, no noise": (free, "dash")},
+            Path(sys.argv[1]),
+            x="epsilon for the whole horizon",
+            y={"type": "log", "title": "average regret", "dtick": 1},
+        )
 
 
 def standard_error(values: np.ndarray) -> np.ndarray:
     return values.std(axis=1, ddof=1) / np.sqrt(values.shape[1])
 
 
-def draw(regrets: Mapping[str, np.ndarray], free: float, zero: float, path: Path) -> None:
-    """The picture of docs/algorithms/pd_ogd.md."""
+def draw(
+    found: Mapping[float, Mapping[str, np.ndarray]],
+    references: Mapping[str, tuple[float, str]],
+    path: Path,
+    *,
+    x: str,
+    y: Mapping[str, object],
+) -> None:
+    """What was found by epsilon and variant, means over seeds with standard errors, and lines for what has no epsilon.
+
+    Titles of the axes are `x`, and part of the options `y`.
+    """
     import plotly.graph_objects as go
 
-    figure = go.Figure()
-    for name, values in regrets.items():
+    figure, epsilons = go.Figure(), list(found)
+    for name in found[epsilons[0]]:
+        values = np.array([found[epsilon][name] for epsilon in epsilons])
         bars = {"type": "data", "array": standard_error(values)}
-        figure.add_scatter(x=EPSILONS, y=values.mean(axis=1), error_y=bars, name=name, mode="lines+markers")
-    for name, value, dash in (("playing zero", zero, "dot"), ("d_ogd, no noise", free, "dash")):
+        figure.add_scatter(x=epsilons, y=values.mean(axis=1), error_y=bars, name=name, mode="lines+markers")
+    for name, (value, dash) in references.items():
         line = {"dash": dash, "color": "grey"}
-        figure.add_scatter(x=EPSILONS, y=[value] * len(EPSILONS), name=name, mode="lines", line=line)
-    figure.update_xaxes(type="log", title="epsilon for the whole horizon", tickvals=EPSILONS)
-    figure.update_yaxes(type="log", title="average regret", dtick=1)
+        figure.add_scatter(x=epsilons, y=[value] * len(epsilons), name=name, mode="lines", line=line)
+    figure.update_xaxes(type="log", title=x, tickvals=epsilons)
+    figure.update_yaxes(**y)
     figure.update_layout(template="plotly_white", width=860, height=430, margin={"t": 20, "r": 20})
     figure.write_html(path, include_plotlyjs=True, config={"displayModeBar": False})
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from bench.private import standard_error
+from bench.private import draw, standard_error
 from gossamer import Budget, algorithms, problems, simulate, streams
 
 LEARNERS, DIM, LOCAL_STEPS, ROUNDS = 20, 100, 4, 1000
@@ -54,7 +53,6 @@ def best(**options: Any) -> tuple[float, np.ndarray]:
     return step, losses(step, FINAL, **options)
 
 
-@cache
 def without_noise() -> tuple[float, float]:
     """The best step without noise, and its loss."""
     found = {step: float(losses(step, (0,), factorization="none").mean()) for step in STEPS}
@@ -82,24 +80,13 @@ def main() -> None:
     step, loss = without_noise()
     console.print(f"Without noise: {loss:.3f} (step {step:g}). Playing zero: {np.log(2):.3f}.")
     if len(sys.argv) > 1:
-        draw({name: np.array([values for _, values in rows]) for name, rows in found.items()}, Path(sys.argv[1]))
-
-
-def draw(found: Mapping[str, np.ndarray], path: Path) -> None:
-    """The picture of docs/algorithms/online_federated.md."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    for name, values in found.items():
-        bars = {"type": "data", "array": standard_error(values)}
-        figure.add_scatter(x=EPSILONS, y=values.mean(axis=1), error_y=bars, name=name, mode="lines+markers")
-    for name, value, dash in (("playing zero", np.log(2), "dot"), ("no noise", without_noise()[1], "dash")):
-        line = {"dash": dash, "color": "grey"}
-        figure.add_scatter(x=EPSILONS, y=[value] * len(EPSILONS), name=name, mode="lines", line=line)
-    figure.update_xaxes(type="log", title=f"epsilon for the whole horizon, delta {DELTA:g}", tickvals=EPSILONS)
-    figure.update_yaxes(title="average loss of the model in play", rangemode="tozero")
-    figure.update_layout(template="plotly_white", width=860, height=430, margin={"t": 20, "r": 20})
-    figure.write_html(path, include_plotlyjs=True, config={"displayModeBar": False})
+        draw(
+            {epsilon: {name: rows[i][1] for name, rows in found.items()} for i, epsilon in enumerate(EPSILONS)},
+            {"playing zero": (np.log(2), "dot"), "no noise": (loss, "dash")},
+            Path(sys.argv[1]),
+            x=f"epsilon for the whole horizon, delta {DELTA:g}",
+            y={"title": "average loss of the model in play", "rangemode": "tozero"},
+        )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any
+from typing import Any, get_args
 
 from gossamer.errors import ConfigurationError
 
@@ -22,6 +22,19 @@ def check_count(field: str, given: Any, least: int = 1, most: int | None = None)
         bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ConfigurationError(field, given, f"a whole number {bounds}")
     return int(given)
+
+
+def check_choice(field: str, given: Any, literal: Any) -> None:
+    """Refuse what is not one of the values of a `Literal`.
+
+    >>> from typing import Literal
+    >>> check_choice("noise", "cauchy", Literal["laplace", "gaussian"])
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: noise: got 'cauchy'; allowed: 'laplace' or 'gaussian'.
+    """
+    if given not in get_args(literal):
+        raise ConfigurationError(field, given, " or ".join(map(repr, get_args(literal))))
 
 
 def check_seed(seed: Any) -> int:

@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from gossamer.algorithms.steps import noisy_step_rate, require_averaging, step_rate
-from gossamer.checks import check_count
+from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
@@ -147,9 +147,8 @@ def pd_ogd(
     require_averaging(topology)
     budgets = budgets_of(budget, topology.learners)
     clip = Clip.of(clip)
-    for name, given, allowed in (("noise", noise, AdditiveLaw), ("calibration", calibration, Calibration)):
-        if given not in get_args(allowed):
-            raise ConfigurationError(name, given, " or ".join(map(repr, get_args(allowed))))
+    check_choice("noise", noise, AdditiveLaw)
+    check_choice("calibration", calibration, Calibration)
     if horizon is not None:
         check_count("horizon", horizon)
     if calibration == "tight":
