@@ -35,7 +35,11 @@ def network(name: str, learners: int, order: list[int] | None = None) -> Any:
 
 def algorithm(name: str, learners: int = 5, order: list[int] | None = None) -> Algorithm:
     entry = REGISTRY[name]
-    return entry.make(problem(), network(name, learners, order), **entry.example)
+    options = dict(entry.example)
+    if entry.data == "common":  # renamed learners control what they did before
+        owners = np.repeat(np.arange(learners), [len(part) for part in np.array_split(np.arange(DIM), learners)])
+        options["coordinates"] = np.asarray(order or range(learners))[owners]
+    return entry.make(problem(), network(name, learners, order), **options)
 
 
 TOPOLOGIES = {
@@ -59,21 +63,28 @@ TOPOLOGIES = {
 
 
 class Given(Stream):
-    """The samples x (steps, learners, features) and y (steps, learners), as they are."""
+    """The samples x (steps, learners, features) and y (steps, learners), as they are, or common batches of them."""
 
-    def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
+    def __init__(self, x: np.ndarray, y: np.ndarray, shared: bool = False) -> None:
         self.x, self.y = x, y
-        self.length, self.learners = x.shape[:2]
-        self.shared, self.occurrences, self.description, self.features = False, 1, "given samples", x.shape[2:]
+        self.length, self.learners = len(x), None if shared else x.shape[1]
+        self.shared, self.occurrences, self.description, self.features = shared, 1, "given samples", x.shape[2:]
 
     def _read(self, start: int, stop: int) -> Block:
         return Block(self.x[start:stop], self.y[start:stop])
 
 
-def stream(learners: int = 5, steps: int = 200, order: list[int] | None = None, seed: int = 3) -> Given:
-    """Every learner has its own data; `order` gives learner i's data to learner order[i]."""
+def stream(
+    learners: int = 5, steps: int = 200, order: list[int] | None = None, seed: int = 3, name: str = "pd_ogd"
+) -> Given:
+    """Every learner has its own data; `order` gives learner i's data to learner order[i].
+
+    For algorithms on common data one sample a step, which is the same for all.
+    """
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(steps, learners, DIM)).astype(np.float32)
     y = (x @ rng.normal(size=DIM) + rng.normal(size=learners) > 0).astype(np.int32)
+    if REGISTRY[name].data == "common":
+        return Given(x[:, :1], y[:, :1], shared=True)
     place = np.argsort(order) if order is not None else np.arange(learners)
     return Given(x[:, place], y[:, place])

@@ -24,7 +24,7 @@ STEPS = 31  # not a multiple of any block, so that steps are left over
 
 def run(name, *, learners=5, **options):
     arguments = {"seed": 11, "every": 1, "record": ("decisions", "messages"), "progress": False} | options
-    return simulate(instances.algorithm(name, learners), instances.stream(learners), STEPS, **arguments)
+    return simulate(instances.algorithm(name, learners), instances.stream(learners, name=name), STEPS, **arguments)
 
 
 def assert_same_run(left, right, **tolerance):
@@ -38,9 +38,9 @@ def assert_same_run(left, right, **tolerance):
 
 def one_exchange(name):
     """Program, constant, world and inputs of a small instance in the middle of a run."""
-    algorithm, stream = instances.algorithm(name), instances.stream()
+    algorithm, stream = instances.algorithm(name), instances.stream(name=name)
     feeder = Feeder(algorithm, stream, (FastNoise(1),))
-    program = engine.Program.of(algorithm, shared=False, measure="global", record=())
+    program = engine.Program.of(algorithm, shared=stream.shared, measure="global", record=())
     block = next(algorithm.schedule.segments(100)).block
     inputs = feeder.inputs(Chunk(0, 4, 0, 4, block, 0))
     world, constant = engine.start(program), feeder.constant()
@@ -113,7 +113,7 @@ def test_chunking_changes_nothing(name):
 @pytest.mark.parametrize("chunk", [None, 2])
 def test_resumed_equals_uninterrupted(name, chunk, tmp_path):
     """To the last bit, also when the run was cut in the middle of a chunk and of a row."""
-    algorithm, stream = instances.algorithm(name), instances.stream()
+    algorithm, stream = instances.algorithm(name), instances.stream(name=name)
     options = {"seed": 11, "record": ("decisions", "messages"), "progress": False, "chunk": chunk}
     straight = simulate(algorithm, stream, 100, every=3, **options)
     path = tmp_path / "checkpoint"
@@ -158,7 +158,7 @@ def test_renamed_learners_give_renamed_results(name):
     straight = run(name, measure="local")
     renamed = simulate(
         instances.algorithm(name, 5, order),
-        instances.stream(5, order=order),
+        instances.stream(5, order=order, name=name),
         STEPS,
         seed=11,
         every=1,
@@ -181,7 +181,7 @@ def test_one_learner_alone_works(name):
 @every_algorithm
 def test_learning_beats_not_learning(name):
     """On an easy stream the last rows lose less than playing the first decision for ever."""
-    learned = simulate(instances.algorithm(name), instances.stream(), 200, seed=1, progress=False)
+    learned = simulate(instances.algorithm(name), instances.stream(name=name), 200, seed=1, progress=False)
     assert learned.losses[-40:].mean() < 0.9 * np.log(2)
 
 

@@ -11,6 +11,10 @@ from gossamer.algorithms.centralized_ogd import centralized_ogd
 from gossamer.algorithms.d_ftrl import d_ftrl
 from gossamer.algorithms.d_ocg import d_ocg
 from gossamer.algorithms.d_ogd import d_ogd
+from gossamer.algorithms.dp_push_sum_dual_averaging import dp_push_sum_dual_averaging
+from gossamer.algorithms.dp_subgradient_rescaling import dp_subgradient_rescaling
+from gossamer.algorithms.dpsda_c import dpsda_c
+from gossamer.algorithms.dpsda_ps import dpsda_ps
 from gossamer.algorithms.local_ogd import local_ogd
 from gossamer.algorithms.noisy_ogd import noisy_ogd
 from gossamer.algorithms.online_federated import online_federated
@@ -30,12 +34,14 @@ class Entry:
         network: "graph", "server" or "none".
         summary: one line for tables.
         example: options that make a small instance, for the contract tests and the documentation.
+        data: "own": every learner has samples of its own. "common": all see the same batches.
     """
 
     make: Callable[..., Algorithm]
     network: Literal["graph", "server", "none"]
     summary: str
     example: Mapping[str, object]
+    data: Literal["own", "common"] = "own"
 
 
 REGISTRY: Mapping[str, Entry] = {
@@ -67,6 +73,32 @@ REGISTRY: Mapping[str, Entry] = {
         "private federated averaging with correlated noise (paper 001)",
         {"budget": Budget(20.0, 1e-3), "clip": 1.0, "horizon": 1000, "local_steps": 4, "step_size": 0.1},
     ),
+    "dpsda_c": Entry(
+        dpsda_c,
+        "graph",
+        "private coordinates of one objective, undirected networks (paper 002)",
+        {"budget": Budget(50.0, 1e-3), "clip": 1.0, "noise": "gaussian", "aggregation": "blt", "horizon": 1000},
+        data="common",
+    ),
+    "dpsda_ps": Entry(
+        dpsda_ps,
+        "graph",
+        "private coordinates of one objective, directed networks (paper 002)",
+        {"budget": Budget(2000.0), "clip": 1.0},
+        data="common",
+    ),
+    "dp_push_sum_dual_averaging": Entry(
+        dp_push_sum_dual_averaging,
+        "graph",
+        "private dual averaging on directed networks (Han et al. 2021)",
+        {"budget": Budget(50.0), "clip": 1.0},
+    ),
+    "dp_subgradient_rescaling": Entry(
+        dp_subgradient_rescaling,
+        "graph",
+        "private gradient descent with row-stochastic weights (Xiong et al. 2020)",
+        {"budget": Budget(50.0), "clip": 1.0},
+    ),
 }
 
 __all__ = [
@@ -77,6 +109,10 @@ __all__ = [
     "d_ftrl",
     "d_ocg",
     "d_ogd",
+    "dp_push_sum_dual_averaging",
+    "dp_subgradient_rescaling",
+    "dpsda_c",
+    "dpsda_ps",
     "local_ogd",
     "noisy_ogd",
     "online_federated",

@@ -15,22 +15,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from gossamer.algorithms.promises import Calibration, noised_once, published_horizon, raw_decisions
 from gossamer.algorithms.steps import noisy_step_rate, require_averaging, step_rate
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
 from gossamer.privacy import (
-    Assumption,
     Budget,
     Clip,
-    Guarantee,
     NoiseSpec,
     Sensitivity,
     Unit,
@@ -39,7 +37,7 @@ from gossamer.privacy import (
 from gossamer.problems import Block, Problem
 from gossamer.topology import Topology
 
-Calibration = Literal["tight", "published"]
+_PROOF = "docs/algorithms/pd_ogd.md"
 
 
 class State(NamedTuple):
@@ -154,11 +152,12 @@ def pd_ogd(
     if calibration == "tight":
         release = _tight(problem, clip, budgets, horizon, noise)
         learner: GradientDescent = TightOGD(problem, clip, release.mechanism)
-        rate, promise = noisy_step_rate(problem, step, clip, release), _proven(clip, release)
+        rate = noisy_step_rate(problem, step, clip, release)
+        promise = noised_once(release, clip, by="gossamer.algorithms.pd_ogd.TightOGD", proof=_PROOF)
     else:
         release = _published(problem, clip, budgets, horizon, noise)
         learner = PublishedOGD(problem, clip, release.mechanism)
-        rate, promise = step_rate(problem, step, clip), _as_published(clip, release)
+        rate, promise = step_rate(problem, step, clip), raw_decisions(release, clip, proof=_PROOF)
     return Algorithm(
         name="pd_ogd",
         problem=problem,
@@ -183,46 +182,7 @@ def _published(
     problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
 ) -> Calibrated[Independent]:
     """As printed: Lap(2 G sqrt(d) / (epsilon / T)), times the step."""
-    if horizon is None:
-        raise PrivacyError.of("horizon", None, "a number of steps", "the published noise shares a budget among them")
-    if problem.l2:
-        hint = "decisions are raw here, and l2 times a raw decision would move messages beyond the clip"
-        raise PrivacyError.of("l2", problem.l2, "0 with calibration='published'", hint)
-    if noise != "laplace":
-        raise ConfigurationError("noise", noise, "'laplace' with calibration='published'", "the paper has no other")
-    mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient", touches=horizon)
+    rounds = published_horizon(problem, horizon, noise)
+    mechanism = Independent((problem.dim,), horizon=rounds, law=noise, name="gradient", touches=rounds)
     printed = Sensitivity(l1=2 * clip.norm * math.sqrt(problem.dim), l2=2 * clip.norm)
     return mechanism.calibrate(printed, budgets)
-
-
-def _proven(clip: Clip, release: Calibrated[Independent]) -> Guarantee:
-    promise = _as_published(clip, release)
-    return replace(
-        promise,
-        basis="proven",
-        reason="",
-        observer="peers",
-        repeats="compose",  # each occurrence of a record is a gradient of its own
-        assumptions=(
-            *promise.assumptions,
-            Assumption("a sample enters one gradient", "gossamer.core.Every(1): each exchange reads new samples"),
-            Assumption(
-                "decisions and messages are functions of noised gradients", "gossamer.algorithms.pd_ogd.TightOGD"
-            ),
-        ),
-    )
-
-
-def _as_published(clip: Clip, release: Calibrated[Independent]) -> Guarantee:
-    clipped = "gossamer.problems.Problem.clipped_data_gradient_sum"
-    return Guarantee(
-        basis="published",
-        reason="decisions are functions of raw gradients: whoever sees one besides the messages learns everything",
-        losses=release.losses,
-        deltas=release.deltas,
-        unit=Unit.SAMPLE,
-        observer="wiretap",
-        horizon=release.mechanism.horizon,
-        assumptions=(Assumption(f"every sample's gradient is clipped: {clip}", clipped),),
-        proof="docs/algorithms/pd_ogd.md",
-    )

@@ -37,6 +37,7 @@ Statistic = Callable[[View], NDArray[Any]]
 SEES: Mapping[Observer, frozenset[str]] = {
     "decisions": frozenset({"decisions"}),
     "wiretap": frozenset({"messages", "broadcasts"}),
+    "outsiders": frozenset({"messages", "broadcasts", "decisions"}),
     "peers": frozenset({"messages", "broadcasts", "decisions"}),
     "broadcasts": frozenset({"broadcasts", "decisions"}),
 }

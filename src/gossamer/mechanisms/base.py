@@ -51,12 +51,15 @@ class Mechanism(ABC):
         shape: of the value that is released.
         horizon: how many releases the proof covers; None: it holds for endless streams.
         name: of its draws; mechanisms of one learner need different names.
+        together: learners that release at once values that one unit moves, each with draws of its own. Sensitivities
+            are then those of the values of all of them, stacked.
     """
 
     shape: tuple[int, ...]
     _: KW_ONLY
     horizon: int | None = None
     name: str = "noise"
+    together: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple):
@@ -138,7 +141,7 @@ class Mechanism(ABC):
 
     def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
         """The sensitivity where values are rounded to a lattice first: one spacing more in every coordinate."""
-        size = math.prod(self.shape)
+        size = self.together * math.prod(self.shape)
         return Sensitivity(sensitivity.l1 + grid * size, sensitivity.l2 + grid * math.sqrt(size))
 
     def require(self, position: int) -> None:

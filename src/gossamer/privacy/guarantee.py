@@ -20,10 +20,11 @@ Basis = Literal["proven", "published", "heuristic", "none"]
 """Why a guarantee is believed: a proof whose every assumption code enforces; a paper's noise as printed; a proof with
 an assumption that nothing enforces; nothing."""
 
-Observer = Literal["decisions", "wiretap", "peers", "broadcasts"]
+Observer = Literal["decisions", "wiretap", "outsiders", "peers", "broadcasts"]
 OBSERVERS: dict[Observer, str] = {
     "decisions": "the public, who sees every decision but no message",
     "wiretap": "an outsider who reads every message but sees no decision",
+    "outsiders": "outsiders, who read every message and see every decision but not the data",
     "peers": "all other participants together, who see every message and every decision",
     "broadcasts": "whoever sees all that the trusted server sends out",
 }
@@ -217,7 +218,7 @@ class Guarantee:
         if self.basis == "none":
             return f"No privacy guarantee: {self.reason.rstrip('.')}."
         span = "an endless horizon" if self.horizon is None else f"{self.horizon:,} step{'s' * (self.horizon > 1)}"
-        learn = "learn" if self.observer == "peers" else "learns"
+        learn = "learn" if self.observer in ("outsiders", "peers") else "learns"
         what = str(self.unit)
         if self.per == "record":
             what += f", all its occurrences (up to {self.occurrences:,}) together,"

@@ -14,6 +14,7 @@ from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy import Clip
 from gossamer.problems.checks import check_clip, check_finite
+from gossamer.problems.numerics import clip_rows, weighted_sum
 from gossamer.sets import DecisionSet, Everywhere
 
 
@@ -104,13 +105,21 @@ class Problem(ABC):
         """A sum of gradients of so many samples with the regularisation's added, which knows no data."""
         return gradient + rows * self.l2 * decision if self.l2 else gradient
 
-    def clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: float | Clip | None) -> jax.Array:
+    def clipped_data_gradient_sum(
+        self, decision: jax.Array, block: Block, clip: float | Clip | None, places: jax.Array | None = None
+    ) -> jax.Array:
         """The sum over rows of the data term's gradients, each clipped, without l2: what a mechanism releases.
 
         A row whose gradient overflows contributes nothing, so that one row never moves the sum by more than twice the
         clip, whatever finite numbers it holds. `Clip.sensitivity` says so in numbers.
+
+        With `places`, an array of coordinates, only these parts of the gradients are taken, clipped and summed; a place
+        outside the decision stands for nothing, and holds 0.
         """
         clip = check_clip(clip)
+        if places is not None:
+            rows = clip_rows(self._row_gradients(decision, block, places), clip)
+            return weighted_sum(jnp.ones(rows.shape[0], rows.dtype), rows)
         if clip is not None:
             clip.check_dim(self.dim)
         return self._clipped_data_gradient_sum(decision, block, clip)
@@ -145,6 +154,10 @@ class Problem(ABC):
 
     @abstractmethod
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array: ...
+
+    @abstractmethod
+    def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
+        """These coordinates of every row's gradient, (rows, places); 0 for places outside."""
 
     @abstractmethod
     def _check_labels(self, y: np.ndarray, start: int) -> None: ...

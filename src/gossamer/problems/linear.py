@@ -34,12 +34,20 @@ class ScalarLink(Problem):
         return self._link(self._scores(decision, block.x), block.y)
 
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
-        slopes = self._slope(self._scores(decision, block.x), block.y)
-        weights = slopes * shrink(row_norms(block.x), self.feature_bound)
+        weights = self._row_weights(decision, block)
         if clip is None or clip.blocks is None:
             return weighted_sum(_clipped(weights, block.x, clip), block.x)
         parts = [(block.x[:, coordinates], bound) for coordinates, bound in clip.parts(self.dim)]
         return jnp.concatenate([weighted_sum(_clipped(weights, x, clip, bound), x) for x, bound in parts])
+
+    def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
+        features = jnp.take(block.x, places, axis=1, mode="fill", fill_value=0)
+        return self._row_weights(decision, block)[:, None] * features
+
+    def _row_weights(self, decision: jax.Array, block: Block) -> jax.Array:
+        """What every row is multiplied with in the gradient: the slope, and the factor that clips its features."""
+        slopes = self._slope(self._scores(decision, block.x), block.y)
+        return slopes * shrink(row_norms(block.x), self.feature_bound)
 
     def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         # Full float32 on every device: some guarantees count on the digits of a score, not only on the clip.

@@ -134,11 +134,18 @@ class Model(Problem):
         outputs = self._outputs(decision, block.x)
         return cross_entropy(outputs.T, block.y) if self.classifies else jnp.square(outputs - block.y)
 
-    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
+    def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
+        return jnp.take(self._all_row_gradients(decision, block), places, axis=1, mode="fill", fill_value=0)
+
+    def _all_row_gradients(self, decision: jax.Array, block: Block) -> jax.Array:
         def row_loss(w: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
             return self._data_losses(w, Block(x[None], y[None]))[0]
 
-        gradients = jax.vmap(jax.grad(row_loss), in_axes=(None, 0, 0))(decision, block.x, block.y)
+        gradients: jax.Array = jax.vmap(jax.grad(row_loss), in_axes=(None, 0, 0))(decision, block.x, block.y)
+        return gradients
+
+    def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
+        gradients = self._all_row_gradients(decision, block)
         if clip is None or clip.blocks is not None:
             return weighted_sum(jnp.ones(gradients.shape[0]), clip_rows(gradients, clip))
         norms = row_norms(gradients, clip.order)

@@ -78,9 +78,7 @@ class Softmax(Problem):
         return cross_entropy(self._scores(decision, block.x), block.y)
 
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
-        probabilities = jax.nn.softmax(self._scores(decision, block.x), axis=0)
-        slopes = probabilities - jax.nn.one_hot(block.y, self.classes, dtype=decision.dtype, axis=0)
-        slopes *= shrink(row_norms(block.x), self.feature_bound)[None]
+        slopes = self._slopes(decision, block)
         if clip is not None and clip.blocks is not None:  # blocks cut the outer product: form it
             gradients = (slopes.T[:, :, None] * block.x[:, None, :]).reshape(block.x.shape[0], self.dim)
             return weighted_sum(jnp.ones(gradients.shape[0]), clip_rows(gradients, clip))
@@ -88,6 +86,16 @@ class Softmax(Problem):
             norms = row_norms(slopes.T, clip.order) * row_norms(block.x, clip.order)
             slopes *= shrink(norms, clip.bounds[0])[None]
         return weighted_sum(finite_or_zero(slopes), block.x).reshape(-1)
+
+    def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
+        slopes = jnp.take(self._slopes(decision, block), places // self.features, axis=0, mode="fill", fill_value=0)
+        return slopes.T * jnp.take(block.x, places % self.features, axis=1)
+
+    def _slopes(self, decision: jax.Array, block: Block) -> jax.Array:
+        """What every row is multiplied with in the gradient of every class, (classes, rows)."""
+        probabilities = jax.nn.softmax(self._scores(decision, block.x), axis=0)
+        slopes = probabilities - jax.nn.one_hot(block.y, self.classes, dtype=decision.dtype, axis=0)
+        return slopes * shrink(row_norms(block.x), self.feature_bound)[None]
 
     def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """(classes, rows)."""

@@ -86,5 +86,8 @@ class _Silent(Problem):
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
         return jnp.zeros_like(decision)
 
+    def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
+        return jnp.zeros((block.x.shape[0], places.shape[0]))
+
     def _check_labels(self, y: np.ndarray[Any, Any], start: int) -> None:
         """Nothing to check."""

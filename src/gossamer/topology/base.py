@@ -66,6 +66,10 @@ class Topology(ABC):
         """Whether rows and columns sum to one, in every exchange."""
 
     @abstractmethod
+    def is_column_stochastic(self) -> bool:
+        """Whether every message is split without loss, in every exchange: what push-sum needs."""
+
+    @abstractmethod
     def is_strongly_connected(self, window: int = 1) -> bool:
         """Whether news reaches everybody over the links of every `window` consecutive exchanges."""
 

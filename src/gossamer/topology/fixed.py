@@ -81,6 +81,10 @@ class FixedTopology(Topology):
         """Whether rows and columns sum to one."""
         return rules.is_row_stochastic(self._matrix) and rules.is_column_stochastic(self._matrix)
 
+    def is_column_stochastic(self) -> bool:
+        """Whether columns sum to one."""
+        return rules.is_column_stochastic(self._matrix)
+
     def is_symmetric(self) -> bool:
         """Whether any two learners weigh each other alike."""
         return rules.is_symmetric(self._matrix)

@@ -94,6 +94,10 @@ class Alternating(ChangingTopology):
         """Whether every part is."""
         return all(part.is_doubly_stochastic() for part in self.parts)
 
+    def is_column_stochastic(self) -> bool:
+        """Whether every part is."""
+        return all(part.is_column_stochastic() for part in self.parts)
+
     def is_strongly_connected(self, window: int = 1) -> bool:
         """Whether the union over every `window` consecutive exchanges, wherever it starts, is connected."""
         period = len(self.parts)
@@ -158,6 +162,10 @@ class RandomMatching(ChangingTopology):
         """Always: pairs average."""
         return True
 
+    def is_column_stochastic(self) -> bool:
+        """Always: pairs average."""
+        return True
+
     def is_strongly_connected(self, window: int = 1) -> bool:
         """Checks the graph of all pairs that may meet, which is complete; no window makes it certain."""
         check_count("window", window, least=1)
@@ -206,6 +214,10 @@ class FailingLinks(ChangingTopology):
     def is_doubly_stochastic(self) -> bool:
         """Whether the weights stay so when any links fail: they must be symmetric."""
         return self.base.is_doubly_stochastic() and not self.directed and self.base.is_symmetric()
+
+    def is_column_stochastic(self) -> bool:
+        """Whether senders keep what they could not send, or the weights stay doubly stochastic."""
+        return self._sender_keeps() or self.is_doubly_stochastic()
 
     def is_strongly_connected(self, window: int = 1) -> bool:
         """Checks the graph with all links up; with failures no window makes it certain."""

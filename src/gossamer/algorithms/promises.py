@@ -1,0 +1,72 @@
+"""The guarantees of learners that noise every gradient once, or send noised points and decide without noise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.mechanisms import AdditiveLaw, Calibrated
+from gossamer.privacy import Assumption, Clip, Guarantee, Unit
+from gossamer.problems import Problem
+
+Calibration = Literal["tight", "published"]
+
+
+def noised_once(release: Calibrated[Any], clip: Clip, *, by: str, proof: str) -> Guarantee:
+    """The guarantee of a learner whose messages and decisions are functions of gradients that were noised once.
+
+    Args:
+        release: what the gradients go through.
+        clip: of every sample's gradient.
+        by: the learner that is written so.
+        proof: where to read it.
+    """
+    promise = raw_decisions(release, clip, proof=proof)
+    return replace(
+        promise,
+        basis="proven",
+        reason="",
+        observer="peers",
+        repeats="compose",  # each occurrence of a record is a gradient of its own
+        assumptions=(
+            *promise.assumptions,
+            Assumption("a sample enters one gradient", "gossamer.core.Every(1): each exchange reads new samples"),
+            Assumption("decisions and messages are functions of noised gradients", by),
+        ),
+    )
+
+
+def raw_decisions(release: Calibrated[Any], clip: Clip, *, proof: str) -> Guarantee:
+    """The guarantee of published noise on messages, where what is played is not noised."""
+    clipped = "gossamer.problems.Problem.clipped_data_gradient_sum"
+    return Guarantee(
+        basis="published",
+        reason="decisions are functions of raw gradients: whoever sees one besides the messages learns everything",
+        losses=release.losses,
+        deltas=release.deltas,
+        unit=Unit.SAMPLE,
+        observer="wiretap",
+        horizon=release.mechanism.horizon,
+        assumptions=(Assumption(f"every sample's gradient is clipped: {clip}", clipped),),
+        proof=proof,
+    )
+
+
+def published_horizon(problem: Problem, horizon: int | None, noise: AdditiveLaw) -> int:
+    """The horizon, where noise with a share of the budget for every message, and raw decisions, can be had.
+
+    >>> from gossamer import problems
+    >>> published_horizon(problems.Logistic(2), None, "laplace")
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.PrivacyError: horizon: got None; allowed: a number of steps. The published noise shares ...
+    """
+    if horizon is None:
+        raise PrivacyError.of("horizon", None, "a number of steps", "the published noise shares a budget among them")
+    if problem.l2:
+        hint = "decisions are raw here, and l2 times a raw decision would move messages beyond the clip"
+        raise PrivacyError.of("l2", problem.l2, "0 with calibration='published'", hint)
+    if noise != "laplace":
+        raise ConfigurationError("noise", noise, "'laplace' with calibration='published'", "the paper has no other")
+    return horizon
