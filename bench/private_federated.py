@@ -7,7 +7,7 @@ each variant with the best of the same steps at each epsilon, chosen on other se
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,23 +60,27 @@ def without_noise() -> tuple[float, float]:
     return step, found[step]
 
 
+def table_of(title: str, epsilons: Sequence[float], found: Mapping[str, Sequence[tuple[object, np.ndarray]]]) -> Table:
+    """Means over seeds with standard errors by variant and epsilon, and what was chosen there."""
+    table = Table(title=title)
+    table.add_column("variant")
+    for epsilon in epsilons:
+        table.add_column(f"epsilon {epsilon:g}", justify="right")
+    for name, rows in found.items():
+        spread = standard_error(np.array([values for _, values in rows]))
+        cells = zip(rows, spread, strict=True)
+        table.add_row(name, *(f"{values.mean():.3f} ± {s:.3f} ({chosen})" for (chosen, values), s in cells))
+    return table
+
+
 def main() -> None:
     found = {
         name: [best(budget=Budget(epsilon, DELTA), **options) for epsilon in EPSILONS]
         for name, options in VARIANTS.items()
     }
-    table = Table(
-        title=f"Average loss, n={LEARNERS}, d={DIM}, tau={LOCAL_STEPS}, R={ROUNDS:,}, {len(FINAL)} seeds (step)"
-    )
-    table.add_column("variant")
-    for epsilon in EPSILONS:
-        table.add_column(f"epsilon {epsilon:g}", justify="right")
-    for name, rows in found.items():
-        spread = standard_error(np.array([values for _, values in rows]))
-        cells = zip(rows, spread, strict=True)
-        table.add_row(name, *(f"{values.mean():.3f} ± {s:.3f} ({step:g})" for (step, values), s in cells))
+    title = f"Average loss, n={LEARNERS}, d={DIM}, tau={LOCAL_STEPS}, R={ROUNDS:,}, {len(FINAL)} seeds (step)"
     console = Console(width=160)
-    console.print(table)
+    console.print(table_of(title, EPSILONS, found))
     step, loss = without_noise()
     console.print(f"Without noise: {loss:.3f} (step {step:g}). Playing zero: {np.log(2):.3f}.")
     if len(sys.argv) > 1:

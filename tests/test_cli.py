@@ -143,7 +143,12 @@ def test_examples_run(example: Path, tmp_path: Path) -> None:
 
 
 def test_all_examples_are_there() -> None:
-    assert [path.stem for path in EXAMPLES] == ["digits-ring", "private-federated", "private-ring"]
+    assert [path.stem for path in EXAMPLES] == [
+        "digits-ring",
+        "private-coordinates",
+        "private-federated",
+        "private-ring",
+    ]
 
 
 def test_same_seed_same_numbers_and_another_seed_others(small: Path) -> None:
@@ -207,6 +212,22 @@ def test_data_from_a_file_and_a_decision_set(tmp_path: Path) -> None:
     assert (problem.features, problem.classes) == (2, 3)
     assert problem.domain == gossamer.sets.Box(-1.0, 1.0, dim=6)
     assert experiment.stream.occurrences == 7
+
+
+COORDINATES = ('name = "noisy_ogd"\nstep = {scale = 0.5}\nscale = 0.1', 'name = "dpsda_c"\nnoise = "none"')
+
+
+def test_common_data_are_played_to_all_and_size_the_batch(tmp_path: Path) -> None:
+    generator, name = (
+        'generator = "smooth-cycle-logistic"\ndim = 3',
+        'name = "breast_cancer"\nbatch = 5\nshuffle = true',
+    )
+    experiment = load(changed(tmp_path, (generator, name), COORDINATES))
+    assert (experiment.stream.shared, experiment.stream.read(0, 1).x.shape) == (True, (1, 5, 30))
+    assert experiment.run().losses.shape == (20, 4)
+    own = COORDINATES[0], COORDINATES[1] + "\nbatch = 6"
+    assert "batches of 5" in refusal(changed(tmp_path, (generator, name), own))
+    assert "[data] generator" in refusal(changed(tmp_path, COORDINATES))
 
 
 def test_images_for_a_convolutional_network(tmp_path: Path) -> None:

@@ -80,8 +80,8 @@ def dpsda_c(
       noise: laplace, independent, tight
       own coordinates: exact
       noise on dual: scale 98
-      guarantee: Proven: over an endless horizon, outsiders, who read every message and see every decision but not the
-      data, learn about one sample of a common batch at most epsilon 1.
+      guarantee: Proven: over an endless horizon, people outside the network, who read every message and see every
+      decision but no data, learn about one sample of a common batch at most epsilon 1.
     """
     require_averaging(topology)
     return Setting.of(

@@ -20,7 +20,7 @@ from gossamer.cli.section import Nothing, Section, build, nearest
 from gossamer.core import Algorithm, Federation
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.simulation import Run
-from gossamer.streams import POKER_CLASSES, Stream, from_arrays, read_records
+from gossamer.streams import POKER_CLASSES, Stream, common, from_arrays, read_records
 
 SECTIONS = ("problem", "data", "topology", "algorithm", "simulate")
 SOURCES = ("name", "generator", "path")
@@ -76,14 +76,17 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
     maker = sections["problem"].pick("kind", PROBLEMS)
     sections["problem"].expect([maker], extra=["kind"])
     network = _network(sections["topology"], entry)
-    source = _source(sections["data"], network.learners, images="image_shape" in inspect.signature(maker).parameters)
+    images = "image_shape" in inspect.signature(maker).parameters
+    source = _source(sections["data"], network.learners, images=images, together=entry.data == "common")
     problem = sections["problem"].call(maker, defaults=_shape(source))
     given = {
         "problem": problem,
         "topology": network,
         "learners": network if entry.network == "server" else network.learners,
     }
-    return Experiment(sections["algorithm"].call(entry.make, given), source.stream, settings)
+    # Common batches are as large as the data say, and the algorithm must know.
+    sized = {"batch": sections["data"].table["batch"]} if "batch" in sections["data"].table else {}
+    return Experiment(sections["algorithm"].call(entry.make, given, defaults=sized), source.stream, settings)
 
 
 def _parsed(file: Path) -> dict[str, Any]:
@@ -133,18 +136,22 @@ def _network(section: Section, entry: Entry) -> Any:
     return section.call(Federation)
 
 
-def _source(section: Section, learners: int, *, images: bool) -> Source:
-    """The stream that the section names in one of three ways."""
+def _source(section: Section, learners: int, *, images: bool, together: bool) -> Source:
+    """The stream that the section names in one of three ways; `together`: all learners see the same batches."""
     named = [key for key in SOURCES if key in section.table]
     if len(named) != 1:
         shown = named or Nothing()
         raise ConfigurationError(section.name, shown, f"exactly one of {', '.join(SOURCES)}")
+    if named == ["generator"] and together:
+        hint = "all learners see the same batches, and generators make samples for each"
+        raise ConfigurationError(f"{section.name} generator", section.table["generator"], "name or path", hint)
     if named == ["generator"]:
         return _generated(section, learners)
     loader: Maker = read_records if named == ["path"] else section.pick("name", DATASETS)
-    section.expect([loader, from_arrays], extra=named, supplied=["learners"])
+    dealt: Maker = common if together else from_arrays
+    section.expect([loader, dealt], extra=named, supplied=["learners"])
     x, y, classes = _records(section.call(loader))
-    stream = section.call(from_arrays, {"x": _images(x) if images else _rows(x), "y": y, "learners": learners})
+    stream = section.call(dealt, {"x": _images(x) if images else _rows(x), "y": y, "learners": learners})
     return Source(stream, classes or _count_classes(y))
 
 

@@ -24,7 +24,7 @@ Observer = Literal["decisions", "wiretap", "outsiders", "peers", "broadcasts"]
 OBSERVERS: dict[Observer, str] = {
     "decisions": "the public, who sees every decision but no message",
     "wiretap": "an outsider who reads every message but sees no decision",
-    "outsiders": "outsiders, who read every message and see every decision but not the data",
+    "outsiders": "people outside the network, who read every message and see every decision but no data",
     "peers": "all other participants together, who see every message and every decision",
     "broadcasts": "whoever sees all that the trusted server sends out",
 }
