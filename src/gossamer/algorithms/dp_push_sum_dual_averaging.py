@@ -25,10 +25,11 @@ from gossamer.algorithms.dual_averaging import (
     Releaked,
     TightDual,
     reach,
+    require_connected,
     require_push_sum,
     smallest_mass,
 )
-from gossamer.algorithms.promises import Calibration, noised_once, published_horizon, raw_decisions
+from gossamer.algorithms.promises import Calibration, noised_once, published_horizon, raw_decisions, require_one_bound
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Rate
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
@@ -65,7 +66,7 @@ def dp_push_sum_dual_averaging(
     >>> options = {"budget": Budget(1.0), "clip": 1.0}
     >>> print(dp_push_sum_dual_averaging(problems.Logistic(4), topology.directed_ring(5), **options).describe())
     dp_push_sum_dual_averaging on directed_ring(5)
-      step: 1 / (t-1)^0.5 at exchange t
+      step: 1 / max(t-1, 1)^0.5 at exchange t
       clip: Clip(l2=1.0)
       noise: laplace, tight
       noise on dual: scale 4
@@ -73,6 +74,7 @@ def dp_push_sum_dual_averaging(
       decision, learn about one sample of one learner at most epsilon 1.
     """
     require_push_sum(topology)
+    require_connected(topology)
     check_choice("noise", noise, AdditiveLaw)
     check_choice("calibration", calibration, Calibration)
     if horizon is not None:
@@ -89,7 +91,8 @@ def dp_push_sum_dual_averaging(
     else:
         release = _published(problem, topology, clip, budgets, horizon, noise, alpha)
         learner = PublishedDual(problem, clip, release.mechanism, push=True)
-        promise = raw_decisions(release, clip, proof=proof)
+        claims = release.mechanism.claims(max(one.epsilon for one in budgets))
+        promise = raw_decisions(release, clip, proof=proof, claims=claims)
     return Algorithm(
         name="dp_push_sum_dual_averaging",
         problem=problem,
@@ -113,13 +116,13 @@ def _published(
 ) -> Calibrated[Releaked]:
     """As printed: Lap(2 G sqrt(d) / (epsilon / T)); its cost is what smoothness lets through."""
     rounds = published_horizon(problem, horizon, noise)
+    require_one_bound(clip)
     smooth = math.inf if problem.smoothness is None else problem.smoothness
     mechanism = Releaked(
         (problem.dim,),
         horizon=rounds,
         law=noise,
         name=NAME,
-        touches=rounds,
         reach=reach(alpha, rounds, smooth / smallest_mass(topology, rounds)),
     )
     printed = [2 * clip.norm * math.sqrt(problem.dim) * rounds / budget.epsilon for budget in budgets]

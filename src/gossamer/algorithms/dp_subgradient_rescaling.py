@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossamer.algorithms.dual_averaging import Releaked, reach
-from gossamer.algorithms.promises import Calibration, noised_once, published_horizon, raw_decisions
+from gossamer.algorithms.dual_averaging import Releaked, reach, require_connected
+from gossamer.algorithms.promises import Calibration, noised_once, published_horizon, raw_decisions, require_one_bound
 from gossamer.algorithms.steps import noisy_step_rate, step_rate
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Learner, Now, Rate
@@ -35,6 +35,7 @@ from gossamer.topology import FixedTopology, Topology
 from gossamer.topology.weights import is_row_stochastic
 
 _NAME = "dp_subgradient_rescaling"
+_LEAST_WEIGHT = 2.0**-60  # float32 still divides by this
 
 
 class Said(NamedTuple):
@@ -155,6 +156,7 @@ def dp_subgradient_rescaling(
       decision, learn about one sample of one learner at most epsilon 1.
     """
     require_rescaling(topology)
+    require_connected(topology)
     check_choice("noise", noise, AdditiveLaw)
     check_choice("calibration", calibration, Calibration)
     if horizon is not None:
@@ -169,14 +171,16 @@ def dp_subgradient_rescaling(
         promise = noised_once(release, clip, by=f"gossamer.algorithms.{_NAME}.TightRescaled", proof=proof)
     else:
         rounds = published_horizon(problem, horizon, noise)
+        require_one_bound(clip)
         rate = _of_sum(step_rate(problem, step, clip), step, topology)
         smooth = math.inf if problem.smoothness is None else problem.smoothness
         leaked = reach(rate, rounds, smooth / smallest_weight(topology, rounds))
-        mechanism = Releaked(shape, horizon=rounds, law=noise, name="gradient", touches=rounds, reach=leaked)
+        mechanism = Releaked(shape, horizon=rounds, law=noise, name="gradient", reach=leaked)
         printed = [2 * clip.norm * math.sqrt(problem.dim) * rounds / one.epsilon for one in budgets]
         release = mechanism.at_scale(sensitivity, gradient=printed)
         learner = PublishedRescaled(problem, clip, topology.learners, release.mechanism)
-        promise = raw_decisions(release, clip, proof=proof)
+        claims = mechanism.claims(max(one.epsilon for one in budgets))
+        promise = raw_decisions(release, clip, proof=proof, claims=claims)
     return Algorithm(
         name=_NAME,
         problem=problem,
@@ -209,6 +213,9 @@ def require_rescaling(topology: Topology) -> None:
     if weights is None or not is_row_stochastic(weights) or not (weights.diagonal() > 0).all():
         allowed = "fixed, with row-stochastic weights and a positive weight of one's own"
         raise ConfigurationError("topology", getattr(topology, "name", topology), allowed, "use weights='uniform'")
+    if smallest_weight(topology, 2 * topology.learners) < _LEAST_WEIGHT:
+        hint = "gradients are divided by [R^t]_ii, which falls to nothing before news comes back: add links"
+        raise ConfigurationError("topology", topology.name, "a network with shorter ways round", hint)
 
 
 def smallest_weight(topology: Topology, exchanges: int) -> float:
@@ -218,11 +225,11 @@ def smallest_weight(topology: Topology, exchanges: int) -> float:
     >>> smallest_weight(topology.directed_ring(4, weights="uniform"), 100)
     0.125
     """
-    matrix = power = topology.matrix()
-    least = 1.0
+    matrix = topology.sparse()
+    power, least = matrix.toarray(), 1.0
     for _ in range(exchanges):
         least = min(least, float(power.diagonal().min()))
         before, power = power, matrix @ power
-        if np.abs(power - before).max() < 1e-15:
+        if least < _LEAST_WEIGHT or np.abs(power - before).max() < 1e-12 * least:
             break
     return least

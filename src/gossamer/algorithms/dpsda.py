@@ -28,9 +28,10 @@ from gossamer.algorithms.dual_averaging import (
     Releaked,
     TightDual,
     reach,
+    require_connected,
     smallest_mass,
 )
-from gossamer.algorithms.promises import Calibration, published_horizon
+from gossamer.algorithms.promises import Calibration, published_horizon, require_one_bound
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Rate
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -46,98 +47,74 @@ Protects = Literal["sample", "batch"]
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything that a user chose, checked; `algorithm` makes the algorithm of it."""
+    """Everything that a user chose; `algorithm` makes the algorithm of it."""
 
     name: str
     problem: Problem
     topology: Topology
     push: bool
-    blocks: tuple[tuple[int, ...], ...]
+    coordinates: Sequence[int] | None
     horizon: int | None
     budget: Budget | None
-    clip: Clip | None
+    clip: float | Clip | None
     unit: Protects
     batch: int
     noise: Noise
     aggregation: Aggregation
-    own: Own
-    step: Lagged
+    own: Own | None
+    step: float | Rate | None
     gradient_noise: float
     calibration: Calibration
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        problem: Problem,
-        topology: Topology,
-        *,
-        push: bool,
-        coordinates: Sequence[int] | None,
-        horizon: int | None,
-        budget: Budget | None,
-        clip: float | Clip | None,
-        unit: Protects,
-        batch: int,
-        noise: Noise,
-        aggregation: Aggregation,
-        own: Own | None,
-        step: float | Rate | None,
-        gradient_noise: float,
-        calibration: Calibration,
-    ) -> Setting:
-        """Refuse what cannot be, and what would have no effect, and fill in what follows from the rest."""
-        for field, given, choices in (
-            ("unit", unit, Protects),
-            ("noise", noise, Noise),
-            ("aggregation", aggregation, Aggregation),
-            ("calibration", calibration, Calibration),
-        ):
-            check_choice(field, given, choices)
-        if own is not None:
-            check_choice("own", own, Own)
-        if horizon is not None:
-            check_count("horizon", horizon)
-        setting = cls(
-            name=name,
-            problem=problem,
-            topology=topology,
-            push=push,
-            blocks=blocks_of(coordinates, problem.dim, topology.learners),
-            horizon=horizon,
-            budget=budget,
-            clip=check_clip(clip) if noise == "none" else Clip.of(clip),
-            unit=unit,
-            batch=check_count("batch", batch),
-            noise=noise,
-            aggregation=aggregation,
-            own=own or ("gossip" if calibration == "published" else "exact"),
-            step=Lagged(Rate(1.0) if step is None else Rate.of("step", step)),
-            gradient_noise=check_positive("gradient_noise", gradient_noise, zero=True),
-            calibration=calibration,
-        )
-        setting._check()
-        return setting
-
-    def _check(self) -> None:
-        if self.clip is not None and self.clip.blocks is not None:
+    def __post_init__(self) -> None:
+        """Refuse what cannot be, and what would have no effect."""
+        for field, choices in (("unit", Protects), ("noise", Noise), ("aggregation", Aggregation)):
+            check_choice(field, getattr(self, field), choices)
+        check_choice("calibration", self.calibration, Calibration)
+        if self.own is not None:
+            check_choice("own", self.own, Own)
+        if self.horizon is not None:
+            check_count("horizon", self.horizon)
+        check_count("batch", self.batch)
+        check_positive("gradient_noise", self.gradient_noise, zero=True)
+        require_connected(self.topology)
+        if self.bound is not None and self.bound.blocks is not None:
             hint = "the blocks are those of `coordinates`"
             raise ConfigurationError("clip", self.clip, "one bound, for the part of every node", hint)
         if self.noise == "none":
             self._refuse_others("noise='none'", budget=None, calibration="tight", aggregation="independent")
             return
-        if self.budget is None:
-            raise PrivacyError.of("budget", None, "a Budget", "or noise='none'")
+        if not isinstance(self.budget, Budget):
+            hint = "a common batch moves the releases of all nodes; or noise='none'"
+            raise PrivacyError.of("budget", self.budget, "one Budget for all", hint)
         if self.aggregation == "blt" and self.noise != "gaussian":
             raise ConfigurationError("aggregation", "blt", "'independent' or 'tree' unless noise='gaussian'")
         if self.calibration == "published":
-            self._refuse_others(
-                "calibration='published', as the paper has it",
-                noise="laplace",
-                aggregation="independent",
-                own="gossip",
-            )
+            where = "calibration='published', as the paper has it"
+            self._refuse_others(where, noise="laplace", aggregation="independent")
+            if self.own == "exact":
+                raise ConfigurationError("own", self.own, f"'gossip' with {where}")
             self._check_published()
+
+    @cached_property
+    def bound(self) -> Clip | None:
+        """The clip; None where there is none, which noise does not allow."""
+        return check_clip(self.clip) if self.noise == "none" else Clip.of(self.clip)
+
+    @cached_property
+    def blocks(self) -> tuple[tuple[int, ...], ...]:
+        """The coordinates of every node."""
+        return blocks_of(self.coordinates, self.problem.dim, self.learners)
+
+    @cached_property
+    def rate(self) -> Lagged:
+        """alpha(t-1)."""
+        return Lagged(Rate(1.0) if self.step is None else Rate.of("step", self.step))
+
+    @property
+    def own_part(self) -> Own:
+        """As chosen; by default exact, and as the paper has it where the noise is the paper's."""
+        return self.own or ("gossip" if self.calibration == "published" else "exact")
 
     def _refuse_others(self, where: str, **usual: Any) -> None:
         for field, only in usual.items():
@@ -145,13 +122,11 @@ class Setting:
                 raise ConfigurationError(field, getattr(self, field), f"{only!r} with {where}")
 
     def _check_published(self) -> None:
-        assert self.clip is not None
         published_horizon(self.problem, self.horizon, "laplace")
         if self.unit == "sample" and self.batch > 1:
             hint = "raw decisions carry one sample into the gradients of all others"
             raise PrivacyError.of("unit", "sample", "'batch' with calibration='published'", hint)
-        if self.clip.order == 1:
-            raise ConfigurationError("clip", self.clip, "a bound of the l2 norm with calibration='published'")
+        require_one_bound(self._bounded)
 
     @property
     def learners(self) -> int:
@@ -165,9 +140,8 @@ class Setting:
 
     def sensitivity(self) -> Sensitivity:
         """How far the unit moves n u_i of all nodes, stacked, in one round."""
-        assert self.clip is not None
-        bounds = (self.clip.bounds[0],) * len(self.sizes)
-        parts = Clip(blocks=self.sizes, **{f"l{self.clip.order}": bounds})
+        bounds = (self._bounded.bounds[0],) * len(self.sizes)
+        parts = Clip(blocks=self.sizes, **{f"l{self._bounded.order}": bounds})
         whole = self.unit == "batch"
         one = parts.sensitivity(Unit.BATCH_SAMPLE, self.problem.dim, batch=1 if whole else self.batch)
         # float32: n is exact, and the product is rounded once, on either side
@@ -182,10 +156,10 @@ class Setting:
             "push": self.push,
             "whole": self.unit == "batch",
             "batch": self.batch,
-            "own": self.own,
+            "own": self.own_part,
             "error": self.gradient_noise > 0,
         }
-        plain = DualAveraging(self.problem, self.clip, **shared)
+        plain = DualAveraging(self.problem, self.bound, **shared)
         errors = Independent((plain.width,), law="gaussian", name=ERROR).at_scale(error=self.gradient_noise)
         others = (errors,) if plain.error else ()
         if self.noise == "none":
@@ -193,16 +167,21 @@ class Setting:
             return self._with(plain, promise, others)
         if self.calibration == "tight":
             release = self._mechanism(plain.width).calibrate(self.sensitivity(), self._given_budget)
-            learner = TightDual(self.problem, self.clip, release.mechanism, **shared)
+            learner = TightDual(self.problem, self.bound, release.mechanism, **shared)
             return self._with(learner, self._proven(release), (release, *others))
         published = self._published()
-        raw = PublishedDual(self.problem, self.clip, published.mechanism, **shared)
+        raw = PublishedDual(self.problem, self.bound, published.mechanism, **shared)
         return self._with(raw, self._as_published(published), (published, *others))
 
     @property
     def _given_budget(self) -> Budget:
         assert self.budget is not None
         return self.budget
+
+    @property
+    def _bounded(self) -> Clip:
+        assert self.bound is not None
+        return self.bound
 
     def _mechanism(self, width: int) -> Additive:
         """What every node releases through: n u_i on its own coordinates."""
@@ -219,20 +198,22 @@ class Setting:
     def _published(self) -> Calibrated[Releaked]:
         """As printed: Lap(2 n L / (epsilon / T)) on every coordinate, with sqrt(d_i) for more than one (Remark 5)."""
         assert self.horizon is not None
-        assert self.clip is not None
-        printed = 2 * self.learners * self.clip.norm * math.sqrt(max(self.sizes)) * self.horizon
-        smooth = math.inf if self.problem.smoothness is None else self.batch * self.problem.smoothness
-        stretch = self.learners * smooth / smallest_mass(self.topology, self.horizon)
+        printed = 2 * self.learners * self._bounded.norm * math.sqrt(max(self.sizes)) * self.horizon
+        stretch = self.learners * self._smooth / smallest_mass(self.topology, self.horizon)
         mechanism = Releaked(
             (self.problem.dim,),
             horizon=self.horizon,
             law="laplace",
             name=NAME,
             together=self.learners,
-            touches=self.horizon,
-            reach=reach(self.step, self.horizon, stretch),
+            reach=reach(self.rate, self.horizon, stretch),
         )
         return mechanism.at_scale(self.sensitivity(), dual=printed / self._given_budget.epsilon)
+
+    @property
+    def _smooth(self) -> float:
+        """G of the loss of a whole batch; infinite where it is not known."""
+        return math.inf if self.problem.smoothness is None else self.batch * self.problem.smoothness
 
     def _proven(self, release: Calibrated[Additive]) -> Guarantee:
         module = "gossamer.algorithms.dual_averaging"
@@ -243,8 +224,7 @@ class Setting:
             unit=self._unit,
             observer="outsiders",
             horizon=self.horizon,
-            # Fresh noise on every round: each occurrence of a record is a release of its own. Else they may add up.
-            repeats="compose" if isinstance(release.mechanism, Independent) else "group",
+            repeats="compose" if self._apart(release.mechanism) else "group",
             assumptions=(
                 self._clipped,
                 Assumption("a batch enters one gradient", "gossamer.core.Every(1): each exchange reads a new batch"),
@@ -252,6 +232,10 @@ class Setting:
             ),
             proof=f"docs/algorithms/{self.name}.md",
         )
+
+    def _apart(self, mechanism: Additive) -> bool:
+        """Whether occurrences of a record are releases of their own: fresh noise, and not two of them in one sum."""
+        return isinstance(mechanism, Independent) and (self.batch == 1 or self.unit == "batch")
 
     def _as_published(self, release: Calibrated[Releaked]) -> Guarantee:
         first = release.spent(1).epsilon(0.0)
@@ -263,6 +247,8 @@ class Setting:
             f"are not noised, {release.mechanism.reach:.4g} times that; whoever sees one decision besides the messages "
             "learns everything"
         )
+        known = math.isfinite(self._smooth)
+        smooth = (Assumption(f"the loss of a batch is {self._smooth:.4g}-smooth", "feature_bound"),) if known else ()
         return Guarantee(
             basis="published",
             reason=reason,
@@ -271,7 +257,7 @@ class Setting:
             unit=self._unit,
             observer="wiretap",
             horizon=self.horizon,
-            assumptions=(self._clipped,),
+            assumptions=(self._clipped, *smooth),
             proof=f"docs/algorithms/{self.name}.md",
         )
 
@@ -281,25 +267,25 @@ class Setting:
 
     @property
     def _clipped(self) -> Assumption:
-        claim = f"the gradient of every {self.unit} is clipped on the coordinates of each node: {self.clip}"
+        claim = f"the gradient of every {self.unit} is clipped on the coordinates of each node: {self.bound}"
         return Assumption(claim, "gossamer.algorithms.dual_averaging.DualAveraging.learn")
 
     def _with(self, learner: DualAveraging, promise: Guarantee, releases: tuple[Calibrated[Any], ...]) -> Algorithm:
         sizes = sorted({len(block) for block in self.blocks})
         many = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-        parameters: dict[str, object] = {"coordinates": f"{many} for each node", "step": str(self.step)}
-        if self.clip is not None:
-            parameters["clip"] = f"{self.clip} of a {self.unit}'s gradient, on the coordinates of each node"
+        parameters: dict[str, object] = {"coordinates": f"{many} for each node", "step": str(self.rate)}
+        if self.bound is not None:
+            parameters["clip"] = f"{self.bound} of a {self.unit}'s gradient, on the coordinates of each node"
         quiet = self.noise == "none"
         parameters["noise"] = "none" if quiet else f"{self.noise}, {self.aggregation}, {self.calibration}"
-        parameters["own coordinates"] = self.own
+        parameters["own coordinates"] = self.own_part
         return Algorithm(
             name=self.name,
             problem=self.problem,
             topology=self.topology,
             learner=learner,
             guarantee=promise,
-            public={"step": self.step},
+            public={"step": self.rate},
             releases=releases,
             coordinates=self.owners,
             parameters=parameters,
@@ -320,7 +306,10 @@ def blocks_of(coordinates: Sequence[int] | None, dim: int, learners: int) -> tup
     """
     if coordinates is None:
         return tuple(tuple(part.tolist()) for part in np.array_split(np.arange(dim), learners))
-    owners = np.asarray(coordinates)
+    try:
+        owners = np.asarray(coordinates)
+    except ValueError:  # rows of different lengths
+        owners = np.array(None)
     if owners.shape != (dim,) or owners.dtype.kind not in "iu" or not ((owners >= 0) & (owners < learners)).all():
         allowed = f"{dim} numbers from 0 to {learners - 1}: for each coordinate the node that controls it"
         raise ConfigurationError("coordinates", coordinates, allowed)

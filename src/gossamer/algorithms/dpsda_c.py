@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from gossamer.algorithms.dpsda import Aggregation, Noise, Protects, Setting
 from gossamer.algorithms.dual_averaging import Own
@@ -63,7 +64,7 @@ def dpsda_c(
         batch: samples in every batch.
         noise: "laplace" (pure), "gaussian" (needs a delta), or "none" (no guarantee).
         aggregation: "independent": fresh noise at every round, which adds up in the dual like sqrt(t). "tree" and "blt"
-            (Gaussian only) release the sum of all gradients, whose noise grows like log(t).
+            ("blt" Gaussian only) release the sum of all gradients, whose noise grows like log(t).
         own: "exact" (the default): on its own coordinates a node uses the sum of what it released, which is public.
             "gossip": what it heard (the paper's, and all there is as published).
         step: alpha(t), by default 1 / sqrt(t); the decision of round t is made with alpha(t-1).
@@ -75,7 +76,7 @@ def dpsda_c(
     >>> print(dpsda_c(problem, topology.ring(7), budget=Budget(1.0), clip=1.0).describe())
     dpsda_c on ring(7)
       coordinates: 1 for each node
-      step: 1 / (t-1)^0.5 at exchange t
+      step: 1 / max(t-1, 1)^0.5 at exchange t
       clip: Clip(l2=1.0) of a sample's gradient, on the coordinates of each node
       noise: laplace, independent, tight
       own coordinates: exact
@@ -84,7 +85,7 @@ def dpsda_c(
       decision but no data, learn about one sample of a common batch at most epsilon 1.
     """
     require_averaging(topology)
-    return Setting.of(
+    return Setting(
         "dpsda_c",
         problem,
         topology,
@@ -138,10 +139,14 @@ def theorem_3(
     return gradients + psi + 2 * (lipschitz + math.sqrt(n) * diameter * smoothness) * bound * math.sqrt(disagreement)
 
 
-def corollary_1(**constants: float) -> float:
+def corollary_1(**constants: Any) -> float:
     """2 M_1 of Corollary 1: for the running average of the decisions; the arguments are those of `theorem_3`.
 
     The paper's proof takes losses of round t at decisions of earlier rounds for their own losses: it holds where losses
     are independent draws of one law, not for any sequence.
+
+    >>> few = {"nodes": 2, "lipschitz": 1.0, "smoothness": 1.0, "diameter": 2.0, "psi": 1.0, "least_weight": 0.5}
+    >>> round(corollary_1(epsilon=math.inf, bound=1.0, **few))
+    4969
     """
-    return 2 * theorem_3(**constants)  # type: ignore[arg-type]
+    return 2 * theorem_3(**constants)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from gossamer.algorithms.dpsda import Aggregation, Noise, Protects, Setting
 from gossamer.algorithms.dual_averaging import Own, require_push_sum
@@ -57,7 +58,7 @@ def dpsda_ps(
         unit: what is protected, and clipped: one "sample" of a round's batch, or the whole "batch".
         batch: samples in every batch.
         noise: "laplace" (pure), "gaussian" (needs a delta), or "none" (no guarantee).
-        aggregation: "independent", or "tree" and "blt" (Gaussian only), whose noise adds up to less in the dual.
+        aggregation: "independent", or "tree" and "blt" ("blt" Gaussian only), whose noise adds up to less in the dual.
         own: "exact" (the default): on its own coordinates a node uses the sum of what it released, which is public.
             "gossip": what it heard (the paper's, and all there is as published).
         step: alpha(t), by default 1 / sqrt(t); the decision of round t is made with alpha(t-1).
@@ -71,7 +72,7 @@ def dpsda_ps(
     (7000, 0.014)
     """
     require_push_sum(topology)
-    return Setting.of(
+    return Setting(
         "dpsda_ps",
         problem,
         topology,
@@ -129,9 +130,13 @@ def theorem_5(
     return gradients + psi + 2 * (lipschitz + math.sqrt(n) * diameter * smoothness) * bound * math.sqrt(disagreement)
 
 
-def corollary_2(**constants: float) -> float:
+def corollary_2(**constants: Any) -> float:
     """2 M_2 of Corollary 2: for the running average of the decisions; the arguments are those of `theorem_5`.
 
     What `corollary_1` says about its proof holds here too.
+
+    >>> few = {"nodes": 2, "lipschitz": 1.0, "smoothness": 1.0, "diameter": 2.0, "psi": 1.0, "least_mass": 1.0}
+    >>> round(corollary_2(epsilon=math.inf, bound=1.0, window=1, **few))
+    1317
     """
-    return 2 * theorem_5(**constants)  # type: ignore[arg-type]
+    return 2 * theorem_5(**constants)

@@ -28,10 +28,11 @@ from gossamer.checks import check_count
 from gossamer.core import Learner, Now, Public, Rate
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Additive, Independent
-from gossamer.privacy import Clip, NoiseSpec
+from gossamer.privacy import Clip, NoiseSpec, Sensitivity
 from gossamer.problems import Block, Problem
 from gossamer.problems.numerics import clip_rows
 from gossamer.topology import PushSum, Topology
+from gossamer.topology.weights import describe_cut
 
 NAME = "dual"
 ERROR = "error"
@@ -222,16 +223,33 @@ class Releaked(Independent):
     Attributes:
         reach: sum over e of a(e) / a(1), at least 1 and at most the horizon.
 
-    >>> Releaked((1,), horizon=100, touches=100, reach=7.5).gain(3), Releaked((1,), horizon=9, reach=7.5).gain(9)
+    >>> Releaked((1,), horizon=100, reach=7.5).gain(3), Releaked((1,), horizon=9, reach=7.5).gain(9)
     (3.0, 7.5)
     """
 
     _: KW_ONLY
     reach: float
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "touches", check_count("horizon", self.horizon))
+
     def gain(self, position: int | None) -> float:
         """What the messages up to `position` cost, in units of the first: none costs more than it."""
         return self.reach if position is None else min(self.reach, float(position))
+
+    def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
+        """On a lattice: every message is rounded, however little it moves; `gain` counts `reach` of them."""
+        assert self.horizon is not None
+        return super().rounded(sensitivity, grid * self.horizon / self.reach)
+
+    def claims(self, epsilon: float) -> str:
+        """What a paper claims of its noise, and what passes of it."""
+        assert self.horizon is not None
+        return (
+            f"published as epsilon {epsilon:.4g}, a share of {epsilon / self.horizon:.4g} for each of "
+            f"{self.horizon:,} messages; of these a sample moves as much as {self.reach:.4g} times its first"
+        )
 
 
 def reach(step: Public, horizon: int, stretch: float) -> float:
@@ -270,7 +288,7 @@ class Lagged:
         return self.rate(np.maximum(t - 1, 1))
 
     def __str__(self) -> str:
-        return str(self.rate).replace("t^", "(t-1)^").replace("(t + ", "(t-1 + ")
+        return str(self.rate).replace("t^", "max(t-1, 1)^").replace("(t + ", "(max(t-1, 1) + ")
 
 
 def smallest_mass(topology: Topology, exchanges: int) -> float:
@@ -302,3 +320,17 @@ def require_push_sum(topology: Topology) -> None:
         raise ConfigurationError("topology", topology, "a topology", "try gossamer.topology.directed_ring(7)")
     if not topology.is_column_stochastic():
         raise ConfigurationError("topology", topology.name, "column-stochastic weights", "use weights='push-sum'")
+
+
+def require_connected(topology: Topology) -> None:
+    """Refuse a fixed network in which news does not reach everybody; those that change are checked when made.
+
+    >>> from gossamer import topology
+    >>> require_connected(topology.isolated(2))
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: topology: got 'learner 0 cannot hear the others'; allowed: a network ...
+    """
+    if topology.fixed and not topology.is_strongly_connected():
+        allowed = "a network in which news from every node reaches every other"
+        raise ConfigurationError("topology", describe_cut(topology.sparse()), allowed)

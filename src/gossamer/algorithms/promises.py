@@ -21,6 +21,12 @@ def noised_once(release: Calibrated[Any], clip: Clip, *, by: str, proof: str) ->
         clip: of every sample's gradient.
         by: the learner that is written so.
         proof: where to read it.
+
+    >>> from gossamer.mechanisms import Independent
+    >>> from gossamer.privacy import Budget, Sensitivity
+    >>> release = Independent((1,)).calibrate(Sensitivity(2.0, 2.0), Budget(1.0))
+    >>> noised_once(release, Clip(l2=1.0), by="TightOGD", proof="docs/algorithms/pd_ogd.md").basis
+    'proven'
     """
     promise = raw_decisions(release, clip, proof=proof)
     return replace(
@@ -37,12 +43,20 @@ def noised_once(release: Calibrated[Any], clip: Clip, *, by: str, proof: str) ->
     )
 
 
-def raw_decisions(release: Calibrated[Any], clip: Clip, *, proof: str) -> Guarantee:
-    """The guarantee of published noise on messages, where what is played is not noised."""
+def raw_decisions(release: Calibrated[Any], clip: Clip, *, proof: str, claims: str = "") -> Guarantee:
+    """The guarantee of published noise on messages, where what is played is not noised; `claims`: what its paper says.
+
+    >>> from gossamer.mechanisms import Independent
+    >>> from gossamer.privacy import Budget, Sensitivity
+    >>> release = Independent((1,), horizon=9).calibrate(Sensitivity(2.0, 2.0), Budget(1.0))
+    >>> raw_decisions(release, Clip(l2=1.0), proof="docs/algorithms/pd_ogd.md").observer
+    'wiretap'
+    """
     clipped = "gossamer.problems.Problem.clipped_data_gradient_sum"
+    raw = "decisions are functions of raw gradients: whoever sees one besides the messages learns everything"
     return Guarantee(
         basis="published",
-        reason="decisions are functions of raw gradients: whoever sees one besides the messages learns everything",
+        reason="; ".join(filter(None, (claims, raw))),
         losses=release.losses,
         deltas=release.deltas,
         unit=Unit.SAMPLE,
@@ -70,3 +84,16 @@ def published_horizon(problem: Problem, horizon: int | None, noise: AdditiveLaw)
     if noise != "laplace":
         raise ConfigurationError("noise", noise, "'laplace' with calibration='published'", "the paper has no other")
     return horizon
+
+
+def require_one_bound(clip: Clip) -> None:
+    """Refuse clips that are no projection on one Euclidean ball: others may move gradients apart.
+
+    >>> require_one_bound(Clip(l1=1.0))
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: clip: got Clip(l1=1.0); allowed: one bound of the Euclidean norm ...
+    """
+    if clip.order == 1 or clip.blocks is not None:
+        hint = "how far decisions that are not noised carry a sample is known for such a clip only"
+        raise ConfigurationError("clip", clip, "one bound of the Euclidean norm with calibration='published'", hint)

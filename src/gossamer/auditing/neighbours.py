@@ -60,8 +60,8 @@ def check_values(release: Calibrated[Mechanism], values: NDArray[Any], neighbour
         ...
     gossamer.errors.ConfigurationError: neighbours: got 'a value that moves by 2.5'; allowed: moves by at most 2.
     """
-    mechanism, sensitivity = release.mechanism, release.sensitivity
-    if sensitivity is None:
+    mechanism = release.mechanism
+    if not release.sensitivities:
         raise PrivacyError.of("sensitivity", None, "a bound", "only a calibrated mechanism makes a claim to audit")
     if values.shape != neighbours.shape or values.ndim == 0 or values.shape[1:] != mechanism.shape:
         allowed = f"two arrays of the same shape (positions, *{mechanism.shape})"
@@ -72,7 +72,7 @@ def check_values(release: Calibrated[Mechanism], values: NDArray[Any], neighbour
         allowed = f"from 1 to {_most_moved(mechanism, len(values)):,}"
         raise ConfigurationError("neighbours", f"{len(moved):,} values that move", allowed)
     largest = float(np.linalg.norm(moved, ord=_order(mechanism), axis=1).max())
-    bound = sensitivity.of(mechanism.order)
+    bound = release.sensitivities[0].of(mechanism.order)
     if largest > bound * _SLACK:
         raise ConfigurationError("neighbours", f"a value that moves by {largest:g}", f"moves by at most {bound:g}")
     if _goes_both_ways(mechanism, moved):

@@ -85,7 +85,8 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
         "learners": network if entry.network == "server" else network.learners,
     }
     # Common batches are as large as the data say, and the algorithm must know.
-    sized = {"batch": sections["data"].table["batch"]} if "batch" in sections["data"].table else {}
+    table = sections["data"].table
+    sized = {"batch": table["batch"]} if entry.data == "common" and "batch" in table else {}
     return Experiment(sections["algorithm"].call(entry.make, given, defaults=sized), source.stream, settings)
 
 

@@ -161,6 +161,10 @@ class Algorithm:
         >>> secured.scales["gradient"][0].grid, 0 < secured.guarantee.delta < 1e-13
         (3.0517578125e-05, True)
         """
+        idle = [name for release in self.releases if not release.sensitivities for name in release.scales]
+        if idle:
+            hint = "leave them out (gradient_noise=0), or calibrate them: secure noise is for what protects somebody"
+            raise PrivacyError.of("secure noise", f"draws that protect nothing: {', '.join(idle)}", "none", hint)
         error = sum(release.on_lattice().sampler_error() for release in self.releases)
         # One sample of one learner touches that learner's draws; any other unit may touch those of all.
         error *= 1 if self.guarantee.unit is Unit.SAMPLE else self.learners

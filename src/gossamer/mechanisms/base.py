@@ -105,23 +105,33 @@ class Mechanism(ABC):
     def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
         """The smallest scales whose loss over the whole horizon is within the budget."""
 
-    def calibrate(self, sensitivity: Sensitivity, budget: Budget | Sequence[Budget]) -> Calibrated[Self]:
-        """Scales for one budget, or for one budget per learner."""
-        if not isinstance(sensitivity, Sensitivity):
+    def calibrate(
+        self, sensitivity: Sensitivity | Sequence[Sensitivity], budget: Budget | Sequence[Budget]
+    ) -> Calibrated[Self]:
+        """Scales for one sensitivity and budget, or for those of each learner."""
+        sensitivities = tuple(sensitivity) if isinstance(sensitivity, Sequence) else (sensitivity,)
+        if not sensitivities or not all(isinstance(one, Sensitivity) for one in sensitivities):
             raise PrivacyError.of("sensitivity", sensitivity, "a Sensitivity", "a clip gives one: Clip(l2=1.0)...")
         budgets = budgets_of(budget)
-        each = [self.scales(sensitivity, one) for one in budgets]
+        if 1 not in (len(budgets), len(sensitivities)) and len(budgets) != len(sensitivities):
+            raise PrivacyError.of(
+                "sensitivity", f"{len(sensitivities)} of them", f"1, or one for each of {len(budgets)}"
+            )
+        budgets *= len(sensitivities) if len(budgets) == 1 else 1
+        each = [self.scales(sensitivities[i % len(sensitivities)], one) for i, one in enumerate(budgets)]
         for name, scale in ((name, one[name]) for one in each for name in one):
             if scale and not _LEAST <= scale <= _MOST:
                 raise PrivacyError.of(
                     f"scale of {name}", scale, f"{_LEAST:g} to {_MOST:g}, for float32", "change the clip"
                 )
         scales = {name: tuple(Scale(one[name] * _NUDGE) for one in each) for name in self.laws()}
-        calibrated = Calibrated(self, sensitivity, scales)
+        calibrated = Calibrated(self, sensitivities, scales)
         pure = [isinstance(loss, Pure) for loss in calibrated.losses]
         return replace(calibrated, deltas=tuple(0.0 if p else b.delta for p, b in zip(pure, budgets, strict=True)))
 
-    def at_scale(self, sensitivity: Sensitivity | None = None, **scales: float | Sequence[float]) -> Calibrated[Self]:
+    def at_scale(
+        self, sensitivity: Sensitivity | Sequence[Sensitivity] | None = None, **scales: float | Sequence[float]
+    ) -> Calibrated[Self]:
         """With scales that somebody chose, each one number or one per learner; the loss follows from them."""
         if set(scales) != set(self.laws()):
             raise ConfigurationError("scales", sorted(scales), f"one for each of {sorted(self.laws())}")
@@ -129,7 +139,8 @@ class Mechanism(ABC):
         checked = {
             name: tuple(Scale(check_positive(name, one, zero=True)) for one in given) for name, given in each.items()
         }
-        return Calibrated(self, sensitivity, checked)
+        known = () if sensitivity is None else sensitivity if isinstance(sensitivity, Sequence) else (sensitivity,)
+        return Calibrated(self, tuple(known), checked, (0.0,) * max(len(known), *map(len, checked.values())))
 
     def touched(self, position: int | None) -> float:
         """How many of the draws of `position` releases the proof needs to be exact for one unit; all unless it says."""
@@ -174,13 +185,14 @@ class Calibrated(Generic[M_co]):
 
     Attributes:
         mechanism: the structure.
-        sensitivity: how far one unit moves a value; None: not known, so there is no guarantee.
+        sensitivities: how far one unit moves a value, one for all learners or one for each; none: not known, so there
+            is no guarantee.
         scales: name of a draw -> its scale, one for all learners or one for each.
         deltas: the delta at which each learner's loss is stated: that of its budget, or 0 where the loss is pure.
     """
 
     mechanism: M_co
-    sensitivity: Sensitivity | None
+    sensitivities: tuple[Sensitivity, ...]
     scales: Mapping[str, tuple[Scale, ...]]
     deltas: tuple[float, ...] = (0.0,)
 
@@ -191,7 +203,7 @@ class Calibrated(Generic[M_co]):
 
     def spent(self, position: int | None, learner: int = 0) -> Loss:
         """What one unit of data has cost after this many releases (None: for ever): what a ledger records."""
-        if self.sensitivity is None:
+        if not self.sensitivities:
             raise PrivacyError.of("sensitivity", None, "a bound", "without one a release has no finite loss")
         if position is not None:
             self.mechanism.require(check_count("position", position, least=0))
@@ -201,7 +213,7 @@ class Calibrated(Generic[M_co]):
 
     def _each(self) -> list[dict[str, float]]:
         """Every learner's scales by name."""
-        count = max(map(len, self.scales.values()))
+        count = max(len(self.sensitivities), *map(len, self.scales.values()))
         return [{name: each[i % len(each)].value for name, each in self.scales.items()} for i in range(count)]
 
     def on_lattice(self) -> Calibrated[M_co]:
@@ -211,10 +223,9 @@ class Calibrated(Generic[M_co]):
         most the spacing in every coordinate more. That is counted: scales grow by the same share as the sensitivity.
         """
         silent = any(scale.value == 0 for each in self.scales.values() for scale in each)
-        if self.sensitivity is None or not self.sensitivity.l2 or silent:
-            raise PrivacyError.of("sensitivity", self.sensitivity, "a positive bound, and noise for it")
-        learners = range(max(map(len, self.scales.values())))
-        each = [self._lattice_scales(learner) for learner in learners]
+        if not self.sensitivities or not all(one.l2 for one in self.sensitivities) or silent:
+            raise PrivacyError.of("sensitivity", self.sensitivities, "a positive bound, and noise for it")
+        each = [self._lattice_scales(learner) for learner in range(len(self._each()))]
         return replace(self, scales={name: tuple(one[name] for one in each) for name in self.scales})
 
     def keeping_back(self, error: float) -> Calibrated[M_co]:
@@ -226,8 +237,8 @@ class Calibrated(Generic[M_co]):
         if min(left) <= 0:
             hint = f"the sampler's error alone is {error:.1g}, and counts 1 + e^epsilon times"
             raise PrivacyError.of("delta", min(self.deltas), "a larger delta for secure noise", hint)
-        assert self.sensitivity is not None
-        return self.mechanism.calibrate(self.sensitivity, [Budget(e, d) for e, d in zip(epsilons, left, strict=True)])
+        budgets = [Budget(e, d) for e, d in zip(epsilons, left, strict=True)]
+        return self.mechanism.calibrate(self.sensitivities, budgets)
 
     def sampler_error(self) -> float:
         """How far secure draws that one unit touches are from their law at most, in total variation: the worst learner.
@@ -248,11 +259,11 @@ class Calibrated(Generic[M_co]):
         laws = {name: law for name, (law, _) in self.mechanism.laws().items()}
         # Of several draws the one with the largest scale decides: none may exceed what float32 holds exactly.
         grid = max(2.0 ** (math.floor(math.log2(value)) - LATTICE_BITS[laws[name]]) for name, value in values.items())
-        exact, order = self.sensitivity, self.mechanism.order
-        assert exact is not None
+        exact, order = self._sensitivity(learner), self.mechanism.order
         grown = self.mechanism.rounded(exact, grid).of(order) / exact.of(order)
         if grown > 2:
-            size, share = math.prod(self.mechanism.shape), exact.of(order) / max(values.values())
+            size = self.mechanism.together * math.prod(self.mechanism.shape)
+            share = exact.of(order) / max(values.values())
             raise PrivacyError(
                 f"lattice: rounding {size:,} numbers to 2^-{LATTICE_BITS[max(laws.values())]} of the noise moves them "
                 f"farther than the data do, which is {share:.1g} of it. Use a larger epsilon, or Gaussian noise, whose "
@@ -260,10 +271,12 @@ class Calibrated(Generic[M_co]):
             )
         return {name: Scale(math.ceil(value * grown / grid) * grid, grid) for name, value in values.items()}
 
+    def _sensitivity(self, learner: int) -> Sensitivity:
+        return self.sensitivities[learner % len(self.sensitivities)]
+
     def _exact_or_rounded(self, learner: int) -> Sensitivity:
-        assert self.sensitivity is not None
         grid = max(each[learner % len(each)].grid for each in self.scales.values())
-        return self.mechanism.rounded(self.sensitivity, grid)
+        return self.mechanism.rounded(self._sensitivity(learner), grid)
 
 
 LATTICE_BITS: Mapping[Law, int] = {
