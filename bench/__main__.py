@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import resource
 import statistics
+from collections.abc import Sequence
 
 from rich.console import Console
 
-from bench import mechanisms, memory, secure
+from bench import dpsda, mechanisms, memory, secure
 from bench.tools import print_table, seconds
 from bench.workloads import (
     Workload,
@@ -25,15 +26,25 @@ Times = dict[str, list[float]]
 
 
 def main() -> None:
-    headings = ("workload", "Gossamer", "NumPy loop", "noise alone", "x NumPy", "of noise", "first call")
-    workloads = (
-        gossip_logreg(),
-        federated_logreg(),
-        federated_logreg(factorization="blt"),
-        letter_size(),
-        private_letter_size(),
-        ruled_letter_size(),
+    compare(
+        (
+            gossip_logreg(),
+            federated_logreg(),
+            federated_logreg(factorization="blt"),
+            letter_size(),
+            private_letter_size(),
+            ruled_letter_size(),
+            *dpsda.workloads(),
+        )
     )
+    memory.main()
+    mechanisms.main()
+    secure.main()
+
+
+def compare(workloads: Sequence[Workload]) -> None:
+    """Time whole runs and print them."""
+    headings = ("workload", "Gossamer", "NumPy loop", "noise alone", "x NumPy", "of noise", "first call")
     title = "Rounds per second: medians of interleaved repeats, with the range over the repeats"
     measured = [measure(workload) for workload in workloads]
     print_table(title, headings, [row(*pair) for pair in zip(workloads, measured, strict=True)])
@@ -45,10 +56,8 @@ def main() -> None:
     console.print(f"Peak memory of this process, all data included: {peak:.0f} MB.")
     console.print("'first call' is what the first run takes longer than the median one: tracing and compiling.")
     parts = ", ".join(f"{each.name} 1/{each.part}" for each in workloads if each.part > 1)
-    console.print(f"The NumPy loop plays a part of the steps, and its time is scaled: {parts}.")
-    memory.main()
-    mechanisms.main()
-    secure.main()
+    if parts:
+        console.print(f"The NumPy loop plays a part of the steps, and its time is scaled: {parts}.")
 
 
 def measure(workload: Workload) -> Times:

@@ -1,13 +1,13 @@
 """The plain NumPy loops that the simulator is measured against: one readable round after the other.
 
 They are vectorised over learners, as a careful user would write them, draw their noise with NumPy's own samplers, and
-do the same arithmetic as `noisy_ogd`, `online_federated` and `pd_ftgl`.
+do the same arithmetic as `noisy_ogd`, `online_federated`, `pd_ftgl`, `dpsda_c` and `dpsda_ps`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,3 +139,87 @@ def project_on_trace_norm_ball(matrices: Floats, radius: float) -> Floats:
     kept = (values > surplus).sum(axis=1)
     threshold = np.maximum(0, np.take_along_axis(surplus, kept[:, None] - 1, axis=1))
     return np.asarray((left * np.maximum(values - threshold, 0)[:, None, :]) @ right, np.float32)
+
+
+class Link(NamedTuple):
+    """A loss of the score, and its slope: functions of scores and labels."""
+
+    loss: Callable[[Floats, Floats], Floats]
+    slope: Callable[[Floats, Floats], Floats]
+
+
+SQUARE = Link(lambda scores, y: (scores - y) ** 2, lambda scores, y: 2 * (scores - y))
+LOGISTIC = Link(lambda scores, y: np.logaddexp(0, scores) - y * scores, lambda scores, y: expit(scores) - y)
+
+
+class Dual(NamedTuple):
+    """What `dpsda` needs beside samples.
+
+    Attributes:
+        mixing: the weights of round 1, 2, ..., again and again: dense matrices, or sparse ones.
+        nodes: n, which divides the number of coordinates: each has as many, one after the other.
+        push: whether masses are mixed too.
+        steps: alpha of every round.
+        clip: of a sample's gradient on the coordinates of a node.
+        box: its half side.
+        link: the loss.
+    """
+
+    mixing: Sequence[Any]
+    nodes: int
+    push: bool
+    steps: Floats
+    clip: float
+    box: float
+    link: Link
+
+
+def dpsda(x: Floats, y: Floats, setting: Dual, noise: Iterator[Floats]) -> Floats:
+    """DPSDA-C or DPSDA-PS from noised duals with exact own coordinates, on batches that all nodes see.
+
+    Axes: x (round, row, feature), y (round, row); `noise` gives (node, own coordinate), round by round. Returns the
+    mean loss of the joint decision on each round's batch.
+    """
+    rounds, batch, dim = x.shape
+    nodes, box = setting.nodes, np.float32(setting.box)
+    duals, spare, decisions = (np.zeros((nodes, dim), np.float32) for _ in range(3))
+    sums, masses = np.zeros((nodes, dim // nodes), np.float32), np.ones(nodes, np.float32)
+    mine, other, played = _own(duals), _own(spare), _own(decisions)
+    blocks = x.reshape(rounds, batch, nodes, dim // nodes).transpose(0, 2, 1, 3)  # (round, node, row, own coordinate)
+    lengths = np.sqrt(np.einsum("tnbw,tnbw->tnb", blocks, blocks))
+    losses = np.empty((rounds, batch), np.float32)
+    for t in range(rounds):
+        losses[t] = setting.link.loss(x[t] @ played.ravel(), y[t])
+        slopes = setting.link.slope(decisions @ x[t].T, y[t])  # (node, row)
+        slopes *= np.minimum(1, setting.clip / np.maximum(np.abs(slopes) * lengths[t], 1e-30))
+        added = slopes * blocks[t, :, 0] if batch == 1 else np.matmul(slopes[:, None], blocks[t])[:, 0]
+        added *= nodes
+        added += next(noise)
+        sums += added
+        mine += added
+        step = -setting.steps[t]
+        np.multiply(duals, (step / masses)[:, None] if setting.push else step, out=decisions)
+        np.multiply(sums, step / nodes, out=played)
+        np.clip(decisions, -box, box, out=decisions)
+        mixing = setting.mixing[t % len(setting.mixing)]
+        if isinstance(mixing, np.ndarray):
+            np.matmul(mixing, duals, out=spare)
+            duals, spare, mine, other = spare, duals, other, mine
+        else:
+            duals = mixing @ duals
+            mine = _own(duals)
+        if setting.push:
+            masses = mixing @ masses
+    return losses.mean(axis=1)
+
+
+def _own(values: Floats) -> Floats:
+    """Each node's own coordinates, (node, own coordinate): a view, which may be written to."""
+    nodes = len(values)
+    return np.einsum("nnw->nw", values.reshape(nodes, nodes, -1))
+
+
+def laplace_noise(rows: int, learners: int, dim: int, scale: float, rng: np.random.Generator) -> Iterator[Floats]:
+    """Fresh Laplace rows, (learner, feature), many at a time: small draws cost mostly the call."""
+    for low in range(0, rows, 512):
+        yield from rng.laplace(scale=scale, size=(min(512, rows - low), learners, dim)).astype(np.float32)

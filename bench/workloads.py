@@ -49,7 +49,7 @@ def gossip_logreg(rounds: int = 20_000) -> Workload:
         rounds,
         lambda: simulate(algorithm, stream, rounds, seed=0, measure="local", progress=False),
         lambda: loops.gossip_logreg(*by_round, weights, step, scale, np.random.default_rng(0)),
-        lambda: _noise_alone(algorithm, rounds),
+        lambda: noise_alone(algorithm, rounds),
     )
 
 
@@ -98,7 +98,7 @@ def federated_logreg(rounds: int = 2_000, factorization: Factorization = "indepe
         rounds,
         lambda: gossamer(algorithm),
         loop,
-        lambda: _noise_alone(algorithm, rounds),
+        lambda: noise_alone(algorithm, rounds),
         independent=(lambda: gossamer(other)) if correlated else None,
     )
 
@@ -142,7 +142,7 @@ def private_letter_size(steps: int = LETTER_STEPS) -> Workload:
         steps,
         lambda: simulate(algorithm, stream, steps, seed=0, progress=False),
         lambda: loops.pd_ftgl(part.x, part.y, LETTER.classes, setting, noise),
-        lambda: _noise_alone(algorithm, steps // length_of(algorithm)),
+        lambda: noise_alone(algorithm, steps // length_of(algorithm)),
         part=PART,
     )
 
@@ -154,7 +154,7 @@ def ruled_letter_size(steps: int = LETTER_STEPS) -> Workload:
         f"pd_ftgl, letter size, L={length_of(algorithm)} (rule)",
         steps,
         lambda: simulate(algorithm, stream, steps, seed=0, progress=False),
-        noise=lambda: _noise_alone(algorithm, steps // length_of(algorithm)),
+        noise=lambda: noise_alone(algorithm, steps // length_of(algorithm)),
     )
 
 
@@ -187,7 +187,7 @@ def _samples(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     return x, (x[:, 0] > 0).astype(np.int32)
 
 
-def _noise_alone(algorithm: Algorithm, rounds: int) -> None:
+def noise_alone(algorithm: Algorithm, rounds: int) -> None:
     """Draw what a run needs, chunk by chunk, and throw it away."""
     source = FastNoise(0)
     for low in range(0, rounds, CHUNK):

@@ -76,6 +76,19 @@ def test_gossip_multiplies_by_the_power_of_the_matrix(monkeypatch: pytest.Monkey
         assert_trees_close(*(jax.tree.map(lambda leaf: np.mean(leaf, axis=0), tree) for tree in (heard, messages)))
 
 
+def test_sparse_fixed_graphs_are_gathered() -> None:
+    """64 learners that hear two others each are just sparse enough for one step, and not for two."""
+    network, fewer = topology.ring(64), topology.ring(63)
+    assert "speakers" in Gossip().prepare(network, np.arange(1))[0]
+    for how, where in ((Gossip(2), network), (Gossip(), fewer), (Gossip(), topology.isolated(31))):
+        assert "matrix" in how.prepare(where, np.arange(1))[0]
+    messages = messages_for(64)
+    expected = jax.tree.map(lambda leaf: np.tensordot(network.matrix(), np.asarray(leaf, np.float64), 1), messages)
+    assert_trees_close(mix_once(Gossip(), network, messages), expected)
+    alone = messages_for(32)
+    assert_trees_close(mix_once(Gossip(), topology.isolated(32), alone), alone)
+
+
 def test_prepare_separates_what_varies() -> None:
     constant, varying = Gossip(2).prepare(topology.ring(4), np.arange(10))
     assert varying == {}

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.privacy import Clip
 from gossamer.problems import (
     Block,
     Hinge,
@@ -75,6 +76,11 @@ def clipped_sum(problem: Problem, decision: Any, block: Block, clip: float | Non
     return problem.clipped_gradient_sum(decision, block, clip)
 
 
+@partial(jax.jit, static_argnums=(0, 3))
+def part_sum(problem: Problem, decision: Any, block: Block, clip: Clip | None, places: Any) -> jax.Array:
+    return problem.clipped_data_gradient_sum(decision, block, clip, places)
+
+
 @partial(jax.jit, static_argnums=0)
 def per_sample_gradients(problem: Problem, decision: Any, block: Block) -> jax.Array:
     return jax.vmap(jax.grad(problem.loss), in_axes=(None, 0, 0))(decision, block.x, block.y)
@@ -124,6 +130,29 @@ def test_one_row_moves_the_sum_by_at_most_twice_the_clip(make: Callable[..., Pro
         for y in (block.y, block.y * (1 if problem.classifies else np.float32(1e37))):
             total = np.asarray(clipped_sum(problem, decision, Block(x, y), clip), float)
             assert np.linalg.norm(total) <= 6 * clip * (1 + 1e-5)
+
+
+@every
+@pytest.mark.parametrize("rows", [1, 30])
+def test_parts_of_gradients_are_clipped_and_summed_by_themselves(make: Callable[..., Problem], rows: int) -> None:
+    """One place is outside; a row that overflows adds nothing. For one row and for many, and for one block or two."""
+    problem = make(feature_bound=2.0)
+    decision, block = samples(problem, rows, seed=5)
+    places = np.array([problem.dim - 1, 0, 1, problem.dim], np.int32)
+    parts = np.asarray(per_sample_gradients(problem, decision, block), float)[:, places[:3]]
+    for bounds, blocks in (((math.inf,), (3,)), ((0.3,), (3,)), ((0.2, 0.1), (1, 2))):
+        pieces = np.split(parts, np.cumsum(blocks)[:-1], axis=1)
+        norms = [np.maximum(np.linalg.norm(piece, axis=1, keepdims=True), 1e-30) for piece in pieces]
+        clipped = [
+            piece * np.minimum(1, bound / norm) for piece, bound, norm in zip(pieces, bounds, norms, strict=True)
+        ]
+        clip = Clip(l2=bounds, blocks=(1, 3)) if len(blocks) > 1 else Clip(l2=0.3) if bounds[0] < 1 else None
+        found = part_sum(problem, decision, block, clip, places)
+        expected = [*np.concatenate(clipped, axis=1).sum(axis=0), 0.0]
+        np.testing.assert_allclose(found, expected, atol=1e-5 * rows, rtol=1e-4)
+    block.x[0] = 3e38
+    total = part_sum(make(), decision, block, Clip(l2=0.3), places)
+    assert np.linalg.norm(np.asarray(total, float)) <= 0.3 * rows * (1 + 1e-5)
 
 
 @every

@@ -14,7 +14,7 @@ from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy import Clip
 from gossamer.problems.checks import check_clip, check_finite
-from gossamer.problems.numerics import clip_rows, weighted_sum
+from gossamer.problems.numerics import clip_rows, sum_rows
 from gossamer.sets import DecisionSet, Everywhere
 
 
@@ -118,8 +118,7 @@ class Problem(ABC):
         """
         clip = check_clip(clip)
         if places is not None:
-            rows = clip_rows(self._row_gradients(decision, block, places), clip)
-            return weighted_sum(jnp.ones(rows.shape[0], rows.dtype), rows)
+            return self._clipped_part_sum(decision, block, clip, places)
         if clip is not None:
             clip.check_dim(self.dim)
         return self._clipped_data_gradient_sum(decision, block, clip)
@@ -154,6 +153,10 @@ class Problem(ABC):
 
     @abstractmethod
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array: ...
+
+    def _clipped_part_sum(self, decision: jax.Array, block: Block, clip: Clip | None, places: jax.Array) -> jax.Array:
+        """The sum over rows of these coordinates of the gradients, each clipped, (places,)."""
+        return sum_rows(clip_rows(self._row_gradients(decision, block, places), clip))
 
     @abstractmethod
     def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:

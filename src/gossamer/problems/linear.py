@@ -17,7 +17,7 @@ import numpy as np
 from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_classes, check_targets
-from gossamer.problems.numerics import finite_or_zero, row_norms, shrink, weighted_sum
+from gossamer.problems.numerics import finite_or_zero, row_norms, shrink, sum_rows, weighted_sum
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,28 @@ class ScalarLink(Problem):
         parts = [(block.x[:, coordinates], bound) for coordinates, bound in clip.parts(self.dim)]
         return jnp.concatenate([weighted_sum(_clipped(weights, x, clip, bound), x) for x, bound in parts])
 
-    def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
-        features = jnp.take(block.x, places, axis=1, mode="fill", fill_value=0)
-        return self._row_weights(decision, block)[:, None] * features
+    def _clipped_part_sum(self, decision: jax.Array, block: Block, clip: Clip | None, places: jax.Array) -> jax.Array:
+        if clip is not None and clip.blocks is not None:
+            return super()._clipped_part_sum(decision, block, clip, places)
+        features, weights = _columns(block.x, places), self._row_weights(decision, block, common=True)
+        weights = jnp.where(jnp.isfinite(weights * row_norms(features)), weights, 0)
+        # Not one product of weights and features: a small product for every learner takes XLA many times as long.
+        return sum_rows(_clipped(weights, features, clip)[:, None] * features)
 
-    def _row_weights(self, decision: jax.Array, block: Block) -> jax.Array:
+    def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
+        return self._row_weights(decision, block)[:, None] * _columns(block.x, places)
+
+    def _row_weights(self, decision: jax.Array, block: Block, *, common: bool = False) -> jax.Array:
         """What every row is multiplied with in the gradient: the slope, and the factor that clips its features."""
-        slopes = self._slope(self._scores(decision, block.x), block.y)
+        slopes = self._slope(self._scores(decision, block.x, common=common), block.y)
         return slopes * shrink(row_norms(block.x), self.feature_bound)
 
-    def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+    def _scores(self, decision: jax.Array, x: jax.Array, *, common: bool = False) -> jax.Array:
+        # The second order is for one row that all learners share: in the first, XLA would transpose all decisions.
+        factors = (decision, x[0]) if common and x.shape[0] == 1 else (x, decision)
         # Full float32 on every device: some guarantees count on the digits of a score, not only on the clip.
-        return shrink(row_norms(x), self.feature_bound) * jnp.matmul(x, decision, precision=jax.lax.Precision.HIGHEST)
+        products = jnp.atleast_1d(jnp.matmul(*factors, precision=jax.lax.Precision.HIGHEST))
+        return shrink(row_norms(x), self.feature_bound) * products
 
     @abstractmethod
     def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:
@@ -60,6 +70,11 @@ class ScalarLink(Problem):
     @abstractmethod
     def _slope(self, score: jax.Array, y: jax.Array) -> jax.Array:
         """The derivative of the loss in the score."""
+
+
+def _columns(x: jax.Array, places: jax.Array) -> jax.Array:
+    """These columns; zeros for places outside."""
+    return jnp.take(x, places, axis=1, mode="fill", fill_value=0)
 
 
 def _clipped(weights: jax.Array, x: jax.Array, clip: Clip | None, bound: float | None = None) -> jax.Array:

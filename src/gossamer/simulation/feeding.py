@@ -15,7 +15,7 @@ from gossamer.core import Algorithm, Federation, Segment
 from gossamer.privacy import FastNoise, NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
 from gossamer.simulation.engine import Inputs
-from gossamer.streams import Stream
+from gossamer.streams import LiveStream, Stream
 
 # Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
 _CHUNK_BYTES = 2**23
@@ -159,8 +159,10 @@ def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:
     return padded
 
 
-def chunk_length(algorithm: Algorithm, sources: Sequence[NoiseSource], block: int) -> int:
+def chunk_length(algorithm: Algorithm, sources: Sequence[NoiseSource], block: int, batch: int | None = None) -> int:
     """Exchanges per chunk, a power of two: as many as keep the inputs of a chunk at a few megabytes.
+
+    `batch`: samples a step where all learners see the same ones; else there is one for each.
 
     >>> from gossamer import algorithms, problems, topology
     >>> chunk_length(algorithms.d_ogd(problems.Logistic(112), topology.ring(16), step=1.0), [FastNoise(0)], block=1)
@@ -168,9 +170,19 @@ def chunk_length(algorithm: Algorithm, sources: Sequence[NoiseSource], block: in
     """
     on_host = sum(not _in_program(source) for source in sources)
     draws = on_host * sum(spec.size for spec in algorithm.learner.noise.values())
-    samples = max(1, block) * math.prod(algorithm.problem.feature_shape)
-    values = algorithm.learners * (draws + samples) + _changing_weights(algorithm)
+    samples = (batch or algorithm.learners) * max(1, block) * math.prod(algorithm.problem.feature_shape)
+    values = algorithm.learners * draws + samples + _changing_weights(algorithm)
     return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * values))).bit_length() - 1)
+
+
+def batch_of(stream: Stream) -> int | None:
+    """Samples a step of a stream that all learners share; None where they do not, or where it can be read only once.
+
+    >>> from gossamer import streams
+    >>> batch_of(streams.common([[1.0], [2.0], [3.0]], batch=3)), batch_of(streams.random_signs(2, 3, seed=0))
+    (3, None)
+    """
+    return len(stream.read(0, 1).y[0]) if stream.shared and not isinstance(stream, LiveStream) else None
 
 
 def _changing_weights(algorithm: Algorithm) -> int:

@@ -23,7 +23,7 @@ from gossamer.simulation import debug as debugger
 from gossamer.simulation import engine
 from gossamer.simulation.checkpoint import Progress
 from gossamer.simulation.engine import Measure, Outputs, Program, World
-from gossamer.simulation.feeding import Chunk, Feeder, chunk_length, chunks
+from gossamer.simulation.feeding import Chunk, Feeder, batch_of, chunk_length, chunks
 from gossamer.simulation.run import Run
 from gossamer.simulation.summary import report, without_seed_axis
 from gossamer.simulation.tally import Tally
@@ -99,7 +99,7 @@ def simulate(
     usual = max(1, exchanges // (_TESTED_ROWS if held_out else _ROWS))
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
-    length = chunk or chunk_length(algorithm, feeder.sources, block)
+    length = chunk or chunk_length(algorithm, feeder.sources, block, batch_of(stream))
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
     if held_out:
         plan = cut_at_rows(plan, done.tally.every)

@@ -2,7 +2,7 @@
 
 A mixing is a hashable value. `prepare` runs on the host and turns a topology into arrays; `mix` is pure JAX
 and linear in the messages. Up to DENSE_LIMIT learners all gossip steps of an exchange are fused into one
-matrix multiplication; above it, each step gathers from neighbour lists.
+matrix multiplication; above it, and on sparse fixed graphs, each step gathers from neighbour lists.
 """
 
 from __future__ import annotations
@@ -23,6 +23,13 @@ from gossamer.topology.fixed import FixedTopology
 
 CHANGING_DENSE_LIMIT = 128
 """Above this many learners one matrix per exchange would fill the memory: changing topologies gather."""
+
+SPARSE = 32
+"""Plain gossip gathers on a fixed graph with so many times as many learners as anybody hears in all its steps.
+
+Measured on a CPU, messages of 1 to 1,000 numbers, 1 to 32 seeds: gathering is then 2 to 70 times as fast as
+multiplying, and at twice that density about as fast where messages are short.
+"""
 
 SMALLEST_GAP = 1e-12
 UNROLLED_PLACES = 8
@@ -104,12 +111,18 @@ class Gossip:
         """Arrays for `mix`; a topology that is fixed has no varying part."""
         # A fixed topology has the weights of exchange 0 for ever.
         lists = topology.neighbours(np.zeros(1, np.int64) if topology.fixed else as_exchanges(exchanges))
-        if topology.learners <= (DENSE_LIMIT if topology.fixed else CHANGING_DENSE_LIMIT):
+        if self._multiplies(topology, width=lists.speakers.shape[-1]):
             arrays: Arrays = {"matrix": _rounded(np.linalg.matrix_power(dense(lists), self.steps))}
         else:
             weights = lists.weights.copy()
             arrays = {"speakers": np.asarray(lists.speakers), "weights": to_float32(weights, own=weights[..., 0])}
         return ({name: array[0] for name, array in arrays.items()}, {}) if topology.fixed else ({}, arrays)
+
+    def _multiplies(self, topology: Topology, width: int) -> bool:
+        """Whether one matrix holds all steps of an exchange; else each gathers what `width` others say."""
+        if not topology.fixed:
+            return topology.learners <= CHANGING_DENSE_LIMIT
+        return topology.learners <= min(DENSE_LIMIT, SPARSE * self.steps * max(width, 1) - 1)
 
     def mix(self, constant: Arrays, varying: Arrays, messages: Messages) -> Messages:
         """What each learner hears; leaves of `messages` have a leading axis over the learners."""

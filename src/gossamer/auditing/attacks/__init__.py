@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from gossamer.auditing.attacks import mechanisms, online_federated, pd_ftgl, pd_ogd
+from gossamer.algorithms import dp_push_sum_dual_averaging, dp_subgradient_rescaling, dpsda_c, dpsda_ps
+from gossamer.auditing.attacks import dpsda, dual_baselines, mechanisms, online_federated, pd_ftgl, pd_ogd
 from gossamer.auditing.attacks.base import Attack, Case, Kind, ReleaseCase, samples
 
 ATTACKS: Mapping[str, tuple[Attack, ...]] = {
@@ -10,10 +11,18 @@ ATTACKS: Mapping[str, tuple[Attack, ...]] = {
     "pd_ftgl": pd_ftgl.ATTACKS,
     "pd_ocg": pd_ftgl.PD_OCG,
     "online_federated": online_federated.ATTACKS,
+    "dpsda_c": dpsda.attacks(dpsda_c),
+    "dpsda_ps": dpsda.attacks(dpsda_ps),
+    "dp_push_sum_dual_averaging": dual_baselines.attacks(dp_push_sum_dual_averaging),
+    "dp_subgradient_rescaling": dual_baselines.attacks(dp_subgradient_rescaling),
 }
 """Attacks by the name of the algorithm."""
 
-MECHANISMS: Mapping[str, tuple[Attack, ...]] = {**mechanisms.MECHANISMS, "Gossiped": pd_ftgl.GOSSIPED}
+MECHANISMS: Mapping[str, tuple[Attack, ...]] = {
+    **mechanisms.MECHANISMS,
+    "Gossiped": pd_ftgl.GOSSIPED,
+    "Releaked": dpsda.RELEAKED,
+}
 """Attacks by the name of the mechanism."""
 
 __all__ = ["ATTACKS", "MECHANISMS", "Attack", "Case", "Kind", "ReleaseCase", "samples"]

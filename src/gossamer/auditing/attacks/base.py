@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ class Case:
         statistic: the score.
         observer: who looks; None: the one of the guarantee.
         supremum: the exact epsilon, at the delta of the guarantee, of this very pair; None where it is not known.
+        claimed: what somebody else, such as a paper, claims of the same noise; None: what the guarantee says.
 
     >>> from gossamer.auditing import ATTACKS
     >>> case = ATTACKS["pd_ogd"][0].make()
@@ -43,6 +44,7 @@ class Case:
     statistic: Statistic
     observer: Observer | None = None
     supremum: float | None = None
+    claimed: float | None = None
 
     @property
     def noise(self) -> str:
@@ -52,7 +54,8 @@ class Case:
     def audit(self, **options: Any) -> Audit:
         """Carry it out; the options are those of `audit`: runs, seed, confidence, noise."""
         inputs = self.algorithm, self.stream, self.neighbour
-        return audit(*inputs, statistic=self.statistic, observer=self.observer, **options)
+        found = audit(*inputs, statistic=self.statistic, observer=self.observer, **options)
+        return found if self.claimed is None else replace(found, claimed=self.claimed)
 
 
 @dataclass(frozen=True)
