@@ -148,8 +148,10 @@ class RenamedNoise(FastNoise):
     order = (3, 0, 4, 1, 2)
 
     def draw(self, name, spec, scales, start, stop):
-        draws = super().draw(name, spec, scales, start, stop)
-        return draws if len(scales) == 1 else draws[np.argsort(self.order)]
+        if len(scales) == 1:
+            return super().draw(name, spec, scales, start, stop)
+        own = tuple(scales[renamed] for renamed in self.order)
+        return super().draw(name, spec, own, start, stop)[np.argsort(self.order)]
 
 
 @every_algorithm

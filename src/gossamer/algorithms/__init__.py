@@ -15,13 +15,16 @@ from gossamer.algorithms.dp_push_sum_dual_averaging import dp_push_sum_dual_aver
 from gossamer.algorithms.dp_subgradient_rescaling import dp_subgradient_rescaling
 from gossamer.algorithms.dpsda_c import dpsda_c
 from gossamer.algorithms.dpsda_ps import dpsda_ps
+from gossamer.algorithms.dsgd import dsgd
+from gossamer.algorithms.ldp_endless import ldp_endless
 from gossamer.algorithms.local_ogd import local_ogd
 from gossamer.algorithms.noisy_ogd import noisy_ogd
 from gossamer.algorithms.online_federated import online_federated
 from gossamer.algorithms.pd_ftgl import pd_ftgl
 from gossamer.algorithms.pd_ocg import pd_ocg
 from gossamer.algorithms.pd_ogd import pd_ogd
-from gossamer.core import Algorithm
+from gossamer.algorithms.pdop import pdop
+from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Budget
 
 
@@ -87,6 +90,24 @@ REGISTRY: Mapping[str, Entry] = {
         {"budget": Budget(2000.0), "clip": 1.0},
         data="common",
     ),
+    "ldp_endless": Entry(
+        ldp_endless,
+        "graph",
+        "a finite budget for ever, of each learner (paper 003)",
+        {"budgets": Budget(200.0), "clip": 1.0, "horizon": 1000, "step": Rate(2.0, 0.77), "delay": 4},
+    ),
+    "dsgd": Entry(
+        dsgd,
+        "graph",
+        "gradient descent with noise on messages (Pu et al. 2021)",
+        {"sigma": 0.05, "clip": 1.0, "horizon": 1000},
+    ),
+    "pdop": Entry(
+        pdop,
+        "graph",
+        "geometric steps and noise (Huang et al. 2015)",
+        {"clip": 1.0, "horizon": 1000, "noise": (0.1, 0.995), "step": (0.5, 0.99)},
+    ),
     "dp_push_sum_dual_averaging": Entry(
         dp_push_sum_dual_averaging,
         "graph",
@@ -113,10 +134,13 @@ __all__ = [
     "dp_subgradient_rescaling",
     "dpsda_c",
     "dpsda_ps",
+    "dsgd",
+    "ldp_endless",
     "local_ogd",
     "noisy_ogd",
     "online_federated",
     "pd_ftgl",
     "pd_ocg",
     "pd_ogd",
+    "pdop",
 ]

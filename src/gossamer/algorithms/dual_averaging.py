@@ -37,6 +37,7 @@ from gossamer.topology.weights import describe_cut
 NAME = "dual"
 ERROR = "error"
 Own = Literal["exact", "gossip"]
+_FEW_PLACES = 4
 
 
 class State(NamedTuple):
@@ -155,13 +156,14 @@ class DualAveraging(Learner):
 
     def _add(self, state: State, added: jax.Array) -> Any:
         dual = state.heard.value if self.push else state.heard
+        # A scatter, which is written down: what gossip reads several times must not be computed as often.
         dual = dual.at[state.places].add(added, mode="drop") if self.blocks else dual + added
         return state.heard._replace(value=dual) if self.push else dual
 
     def _decide(self, state: State, dual: Any, own: jax.Array, now: Now) -> jax.Array:
         average = dual.ratio() if self.push else dual
         if self.own == "exact":
-            average = average.at[state.places].set(own / self.weight, mode="drop")
+            average = _with_parts(average, state.places, own / self.weight)
         return self.problem.domain.project(-now.public["step"] * average)
 
 
@@ -334,3 +336,17 @@ def require_connected(topology: Topology) -> None:
     if topology.fixed and not topology.is_strongly_connected():
         allowed = "a network in which news from every node reaches every other"
         raise ConfigurationError("topology", describe_cut(topology.sparse()), allowed)
+
+
+def _with_parts(whole: jax.Array, places: jax.Array, parts: jax.Array) -> jax.Array:
+    """The vector with other values in these places; a place outside stands for nothing.
+
+    Few places are compared with every coordinate: a compiler makes one pass of that and of what comes next, where a
+    scatter copies the vector first.
+    """
+    if places.shape[0] > _FEW_PLACES:
+        return whole.at[places].set(parts, mode="drop")
+    coordinates = jnp.arange(whole.shape[0])
+    for index in range(places.shape[0]):
+        whole = jnp.where(coordinates == places[index], parts[index], whole)
+    return whole

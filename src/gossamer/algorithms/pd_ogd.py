@@ -99,11 +99,12 @@ class PublishedOGD(GradientDescent):
     """Sends every decision with noise, and plays it without: none of its fields is released."""
 
     def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
-        """x_i(t+1) from the raw gradient, and x~_i(t+1), in units of the step."""
-        step = now.public["step"]
-        x = self.problem.domain.project(state.heard - step * state.gradient)
-        noised, private = self.mechanism.release(state.private, x / step, now.noise, now.grid)
-        return step * noised, state._replace(x=x, private=private)
+        """x_i(t+1) from the raw gradient, and x~_i(t+1): noise is in units that are public, here the step."""
+        unit = now.public["unit"]
+        gradient = self.problem.add_l2(state.gradient, state.x)
+        x = self.problem.domain.project(state.heard - now.public["step"] * gradient)
+        noised, private = self.mechanism.release(state.private, x / unit, now.noise, now.grid)
+        return unit * noised, state._replace(x=x, private=private)
 
 
 def pd_ogd(
@@ -164,7 +165,7 @@ def pd_ogd(
         topology=topology,
         learner=learner,
         guarantee=promise,
-        public={"step": rate},
+        public={"step": rate} if calibration == "tight" else {"step": rate, "unit": rate},
         releases=(release,),
         parameters={"step": str(rate), "clip": clip, "noise": f"{noise}, {calibration}"},
     )

@@ -3,6 +3,7 @@
 from gossamer.auditing.attacks import ATTACKS, MECHANISMS, Attack, Case, Kind, ReleaseCase, samples
 from gossamer.auditing.audit import Audit, audit, audit_release
 from gossamer.auditing.bound import Event, clopper_pearson, rounded
+from gossamer.auditing.dlg import Reconstruction, dlg
 from gossamer.auditing.views import Statistic, View, log_density, log_ratio
 
 __all__ = [
@@ -13,12 +14,14 @@ __all__ = [
     "Case",
     "Event",
     "Kind",
+    "Reconstruction",
     "ReleaseCase",
     "Statistic",
     "View",
     "audit",
     "audit_release",
     "clopper_pearson",
+    "dlg",
     "log_density",
     "log_ratio",
     "rounded",

@@ -91,6 +91,7 @@ class Algorithm:
         coordinates: for each coordinate of the joint decision the learner that controls it, where no learner owns all.
         parameters: what a reader of a report wants to know.
         regret_bound: what `theoretical_bound` returns; None where nothing is proven.
+        capacity: exchanges after which a learner's memory is full; None: it never is.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Algorithm:
     coordinates: tuple[int, ...] | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
     regret_bound: float | None = None
+    capacity: int | None = None
 
     def __post_init__(self) -> None:
         if (self.server is None) == isinstance(self.topology, Federation):
@@ -143,7 +145,10 @@ class Algorithm:
         return scales if len(scales) == self.learners else scales * self.learners
 
     def require(self, exchanges: int) -> None:
-        """Refuse a number of exchanges in which a mechanism would release more than it is calibrated for."""
+        """Refuse a number of exchanges that a mechanism is not calibrated for, or that a learner cannot remember."""
+        if self.capacity is not None and exchanges > self.capacity:
+            allowed = f"at most {self.capacity:,} exchanges, after which a learner's memory is full"
+            raise ConfigurationError("steps", f"{exchanges:,} exchanges", allowed, "make it with a larger buffer")
         for release in self.releases:
             release.mechanism.require(exchanges * self._per_exchange(release))
 
@@ -161,9 +166,11 @@ class Algorithm:
         >>> secured.scales["gradient"][0].grid, 0 < secured.guarantee.delta < 1e-13
         (3.0517578125e-05, True)
         """
+        if self.guarantee.basis == "none":
+            raise PrivacyError.of("guarantee", "none", "one that noise can keep", self.guarantee.reason)
         idle = [name for release in self.releases if not release.sensitivities for name in release.scales]
         if idle:
-            hint = "leave them out (gradient_noise=0), or calibrate them: secure noise is for what protects somebody"
+            hint = "choose options without them (gradient_noise=0, or a history that is not sampled)"
             raise PrivacyError.of("secure noise", f"draws that protect nothing: {', '.join(idle)}", "none", hint)
         error = sum(release.on_lattice().sampler_error() for release in self.releases)
         # One sample of one learner touches that learner's draws; any other unit may touch those of all.

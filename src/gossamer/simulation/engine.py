@@ -223,7 +223,8 @@ def flatten_rows(block: Block) -> Block:
 def observe(program: Program, played: jax.Array, block: Block) -> Outputs:
     """Losses and correct predictions summed over the rows that each decision is measured on, and the disagreement."""
     centred = played - jnp.mean(played, axis=0, keepdims=True)
-    disagreement = jnp.vdot(centred, centred) / len(played)
+    # Sums of squares by learner, and not one product: that would write all of `centred` down first.
+    disagreement = jnp.sum(jnp.sum(jnp.square(centred), axis=1)) / len(played)
     if program.measure == "joint":
         played = played[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
     by_learner = program.measure == "local" and not program.shared

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gossamer.algorithms import dp_push_sum_dual_averaging, dp_subgradient_rescaling, dpsda_c, dpsda_ps
-from gossamer.auditing.attacks import dpsda, dual_baselines, mechanisms, online_federated, pd_ftgl, pd_ogd
+from gossamer.auditing.attacks import dpsda, dual_baselines, ldp_endless, mechanisms, online_federated, pd_ftgl, pd_ogd
 from gossamer.auditing.attacks.base import Attack, Case, Kind, ReleaseCase, samples
 
 ATTACKS: Mapping[str, tuple[Attack, ...]] = {
@@ -13,6 +13,9 @@ ATTACKS: Mapping[str, tuple[Attack, ...]] = {
     "online_federated": online_federated.ATTACKS,
     "dpsda_c": dpsda.attacks(dpsda_c),
     "dpsda_ps": dpsda.attacks(dpsda_ps),
+    "ldp_endless": ldp_endless.ATTACKS,
+    "dsgd": ldp_endless.DSGD,
+    "pdop": ldp_endless.PDOP,
     "dp_push_sum_dual_averaging": dual_baselines.attacks(dp_push_sum_dual_averaging),
     "dp_subgradient_rescaling": dual_baselines.attacks(dp_subgradient_rescaling),
 }
@@ -22,6 +25,7 @@ MECHANISMS: Mapping[str, tuple[Attack, ...]] = {
     **mechanisms.MECHANISMS,
     "Gossiped": pd_ftgl.GOSSIPED,
     "Releaked": dpsda.RELEAKED,
+    "Views": ldp_endless.VIEWS,
 }
 """Attacks by the name of the mechanism."""
 

@@ -1,0 +1,115 @@
+"""What Theorems 1 to 5 of paper 003 ask for, which of it holds, and the rates they promise.
+
+delta_2 and delta_m are the second largest and the smallest eigenvalue of W = P - I, kappa^2 bounds the variance of a
+sample's gradient, D the gradient of a learner's mean loss. Both are at most the clip.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gossamer.core import Rate
+from gossamer.topology import Topology
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The constants of the theorems.
+
+    Attributes:
+        step: lambda_0 and v.
+        coupling: gamma_0 and u.
+        growths: varsigma of every learner.
+        smoothness: L.
+        strong_convexity: mu; 0: convex; None: neither.
+        gradient: D, and a bound on kappa.
+        delta_2: the second largest eigenvalue of W.
+        delta_m: the smallest.
+
+    >>> from gossamer import topology
+    >>> cycle = np.eye(5) * 0.4 + 0.3 * (np.roll(np.eye(5), 1, 0) + np.roll(np.eye(5), -1, 0))
+    >>> steps = {"step": Rate(1.0, 0.77), "coupling": Rate(1.0, 0.65), "growths": [0.11]}
+    >>> losses = {"smoothness": 5.25, "strong_convexity": 0.1, "gradient": 1.0}
+    >>> paper = Setting.of(topology.ring(5, weights=cycle), **steps, **losses)
+    >>> paper.violations()[1][0]
+    'gamma_0 = 1 is above 1 / (-3 delta_m) = 0.3071'
+    >>> paper.violations()[5], round(paper.rate(3), 2)
+    ([], 0.08)
+    """
+
+    step: Rate
+    coupling: Rate
+    growths: tuple[float, ...]
+    smoothness: float
+    strong_convexity: float | None
+    gradient: float
+    delta_2: float
+    delta_m: float
+
+    @classmethod
+    def of(cls, topology: Topology, *, growths: Sequence[float], **constants: object) -> Setting:
+        """With the eigenvalues of a fixed network."""
+        values = np.sort(np.linalg.eigvalsh(topology.matrix())) - 1
+        second = min(0.0, float(np.round(values[-2], 12))) if len(values) > 1 else -1.0
+        return cls(growths=tuple(growths), delta_2=second, delta_m=float(values[0]), **constants)  # type: ignore[arg-type]
+
+    def violations(self) -> Mapping[int, list[str]]:
+        """For each theorem the conditions that do not hold, in words; none: it applies."""
+        u, v, noise = self.coupling.power, self.step.power, max(self.growths)
+        mu = self.strong_convexity
+        order = (
+            [] if noise + 0.5 < u < v < 1 else [f"(4) max varsigma + 1/2 < u < v < 1 fails for {noise:g}, {u:g}, {v:g}"]
+        )
+        strong = [] if mu else ["losses are not known to be strongly convex"]
+        convex = [] if mu is not None else ["losses are not known to be convex"]
+        slow = [] if 2 / 3 < (1 + 2 * u) / 3 < v < 1 else [f"2/3 < (1 + 2 u) / 3 < v < 1 fails for {u:g}, {v:g}"]
+        linked = [] if self.delta_2 < 0 else ["delta_2 = 0: the network is in pieces"]
+        growing = [] if min(self.growths) > 0 else ["varsigma > 0, which Gaussian noise does not need"]
+        return {
+            1: linked + order + strong + self._coupling() + (self._step(1) if mu else []),
+            2: linked + order + convex + slow + self._coupling() + self._step(2),
+            3: linked + order + strong,
+            4: linked + order + convex + slow,
+            5: linked + order + growing,
+        }
+
+    def _coupling(self) -> list[str]:
+        most = -1 / (3 * self.delta_m) if self.delta_m else math.inf  # one learner alone
+        given = self.coupling.scale
+        return [] if given <= most else [f"gamma_0 = {given:g} is above 1 / (-3 delta_m) = {most:.4g}"]
+
+    def _step(self, theorem: int) -> list[str]:
+        most, formula = self._largest_step(theorem)
+        given = self.step.scale
+        return [] if given <= most else [f"lambda_0 = {given:g} is above {formula} = {most:.4g}"]
+
+    def _largest_step(self, theorem: int) -> tuple[float, str]:
+        pull, mu, L = -self.coupling.scale * self.delta_2, self.strong_convexity or 0.0, self.smoothness
+        if theorem in (1, 3):
+            return pull * mu / (mu**2 + 8 * L**2), "-gamma_0 delta_2 mu / (mu^2 + 8 L^2)"
+        return pull / (2 * (L**2 + 2 * self.gradient**2)), "-delta_2 gamma_0 / (2 (L^2 + kappa^2 + D^2))"
+
+    def rate(self, theorem: int) -> float:
+        """beta: tracking errors (1, 3) or instantaneous regrets (2, 4) fall like t^-beta."""
+        u, v = self.coupling.power, self.step.power
+        return min(1 - v, 2 * u - 2 * min(self.growths) - 1) if theorem in (1, 3) else (1 - v) / 2
+
+    def start(self, theorem: int) -> float:
+        """t_0 of Theorem 3, t_0' of Theorem 4: from where on their rates hold."""
+        u, v = self.coupling.power, self.step.power
+        first = (-3 * self.delta_m * self.coupling.scale) ** (1 / u) - 1
+        power = 1 / (v - u) if theorem == 3 else 2 / (3 * v - 2 * u - 1)
+        most, _ = self._largest_step(theorem)
+        second = (self.step.scale / most) ** power - 1 if most and power > 0 else math.inf
+        return float(np.ceil(max(first, second)))
+
+    def summary(self) -> str:
+        """One line: the theorems that apply, and what the others lack."""
+        found = self.violations()
+        holds = [str(number) for number, broken in found.items() if not broken]
+        fails = [f"{number}: {broken[0]}" for number, broken in found.items() if broken]
+        return "; ".join([f"{', '.join(holds) or 'none'} apply", *fails])

@@ -1,0 +1,268 @@
+"""What a unit costs where noisy views of one hidden state are released again and again, and its trace in it fades.
+
+A learner never releases theta_t itself but y_t = theta_t + noise, at every exchange. Given all messages, neighbours'
+states differ by at most Phi_t (paper 003, eq. (17) to (22); SOUNDNESS 4):
+
+    Phi_{t+1} = q_t Phi_t + lambda_t C / (t+1),     Phi_t = 0 up to the first update
+
+    convex losses, mu I <= Hessian <= L I:   q_t = max( |1 - w gamma_t - lambda_t mu|, |1 - w gamma_t - lambda_t L| )
+    losses that are only L-smooth:           q_t = |1 - w gamma_t| + lambda_t L                          (22)
+
+*Proof.* theta_{t+1} = Proj( (1 - w gamma_t) theta_t - lambda_t d_t(theta_t) + what was heard ), and projections do not
+expand. d_t is a mean of t + 1 gradients of which one differs, by C at most at one point. For convex losses the rest of
+the map is (1 - w gamma_t) I - lambda_t H with H between mu I and L I, which is symmetric, so its norm is q_t. A sample
+that comes later enters fewer means: the recursion has coefficients of at least 0, so the first sample costs most.
+
+Laplace noise of scale rho_0 (t+1)^s costs sqrt(d) sum_t Phi_t / rho_t; Gaussian noise mu^2 = sum_t Phi_t^2 / rho_t^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.checks import check_count
+from gossamer.core import Rate
+from gossamer.errors import PrivacyError
+from gossamer.mechanisms import Independent
+from gossamer.privacy import Loss, Sensitivity
+
+Doubles = NDArray[np.float64]
+_FIRST, _LAST = 2**11, 2**21  # terms that are added before the tail's bound takes over
+_POWER_SLACK = 1 + 2.0**-16  # float32: (t+1)^growth, and with it the noise, may come out smaller by this share
+_CLOSE = 1e-4  # the share that the bound of the tail may have
+
+
+@dataclass(frozen=True)
+class Fading:
+    """How far one sample moves theta_t, for every t.
+
+    Attributes:
+        step: lambda_t = step(t + 1).
+        coupling: gamma_t = coupling(t + 1).
+        weight: w, the sum of the weights that a learner gives to others.
+        change: C, by which the gradient of one sample that is replaced changes at most.
+        smoothness: L of every sample's loss.
+        strong_convexity: mu of every sample's loss.
+        convex: whether losses are convex.
+        delay: updates begin after so many exchanges.
+
+    >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
+    >>> round(math.sqrt(112) * mushrooms.total(1, 0.11, 2000), 1)  # SOUNDNESS 4: 241.7
+    241.7
+    """
+
+    step: Rate
+    coupling: Rate
+    weight: float
+    change: float
+    smoothness: float
+    strong_convexity: float = 0.0
+    convex: bool = True
+    delay: int = 0
+
+    def distances(self, count: int) -> Doubles:
+        """Phi_1, ..., Phi_count."""
+        return _distances(self, check_count("count", count, least=0))[:count]
+
+    def contraction(self, t: NDArray[np.int64]) -> Doubles:
+        """q_t for t = 0, 1, ...; 1 before updates begin."""
+        step, kept = self.step(t + 1), 1 - self.weight * self.coupling(t + 1)
+        if self.convex:
+            q = np.maximum(np.abs(kept - step * self.strong_convexity), np.abs(kept - step * self.smoothness))
+        else:
+            q = np.abs(kept) + step * self.smoothness
+        return np.where(t < self.delay, 1.0, q)
+
+    def terms(self, order: Literal[1, 2], growth: float, count: int) -> Doubles:
+        """(Phi_t / (t+1)^growth)^order for t = 1, ..., count."""
+        return np.asarray((self.distances(count) / np.arange(2.0, count + 2) ** growth) ** order)
+
+    def total(self, order: Literal[1, 2], growth: float, count: int | None) -> float:
+        """The sum of the first `count` terms; None: of all, terms and a proven bound on the rest.
+
+        >>> endless = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
+        >>> round(math.sqrt(112) * endless.total(1, 0.11, None), 1)
+        270.0
+        """
+        if count is not None:
+            return float(self.terms(order, growth, count).sum())
+        last = _FIRST
+        while True:
+            added, rest = self.total(order, growth, last), self.tail(order, growth, last)
+            if rest <= _CLOSE * added:
+                return added + rest
+            if last >= _LAST:
+                break
+            last *= 4
+        if math.isinf(rest):
+            raise PrivacyError.of(
+                "horizon", None, "a number of steps", f"an endless one needs that {self._why_endless(order, growth)}"
+            )
+        return added + rest
+
+    def tail(self, order: Literal[1, 2], growth: float, count: int) -> float:
+        """A bound on the sum of all terms after `count`; infinite where there is no proof.
+
+        Let u < 1, s = 1 + v - u and a = w gamma_0, less L lambda_0 (N+1)^(u-v) where losses are not convex, and then
+        u <= v, so that a only grows. From t = N on let
+        q_t = 1 - w gamma_t (convex: lambda_t L <= 2 (1 - w gamma_t)), and let a > s (N+1)^(u-1). Then with
+
+            K = max( lambda_0 C / (a - s (N+1)^(u-1)), Phi_N (N+1)^s ),       Phi_t <= K (t+1)^-s for all t >= N.
+
+        *Proof.* By induction: (t+2)^-s >= (t+1)^-s (1 - s / (t+1)), and (1 - a (t+1)^-u) K (t+1)^-s + lambda_0 C
+        (t+1)^-(1+v) is at most that, because K (a - s (t+1)^(u-1)) >= lambda_0 C. The terms are then summed as an
+        integral. ∎
+        """
+        u, v, s = self.coupling.power, self.step.power, 1 + self.step.power - self.coupling.power
+        if self.step.delay or self.coupling.delay or count <= self.delay or not self._settled(count):
+            return math.inf
+        if u >= 1 or (not self.convex and u > v):  # what holds at N must hold from there on
+            return math.inf
+        here = float(count + 1)
+        a = self.weight * self.coupling.scale
+        if not self.convex:
+            a -= self.smoothness * self.step.scale * here ** (u - v)
+        margin, power = a - s * here ** (u - 1), order * (s + growth) - 1
+        if margin <= 0 or power <= 0:
+            return math.inf
+        K = max(self.step.scale * self.change / margin, float(self.distances(count)[-1]) * here**s)
+        return float(K**order * here**-power / power)
+
+    def _settled(self, count: int) -> bool:
+        """Whether q_t is what the tail says from `count` on: steps and coupling fall, so what holds once stays."""
+        now = np.array([count + 1])
+        step, kept = float(self.step(now)[0]), 1 - self.weight * float(self.coupling(now)[0])
+        return kept >= 0 and (not self.convex or step * self.smoothness <= 2 * kept)
+
+    def _why_endless(self, order: int, growth: float) -> str:
+        u, v = self.coupling.power, self.step.power
+        return (
+            f"u < 1, {order} (1 + v - u + growth) > 1 and that contraction wins over smoothness: "
+            f"got u = {u:g}, v = {v:g}, growth {growth:g}, L = {self.smoothness:g}"
+        )
+
+    def published(self) -> Fading:
+        """The recursion (19) behind Theorem 5(i): every one of the t + 1 gradients is counted as if it differed."""
+        return _Published(**{name: getattr(self, name) for name in self.__dataclass_fields__} | {"convex": False})
+
+
+@dataclass(frozen=True)
+class _Published(Fading):
+    """Phi_{t+1} = (1 - w gamma_t + lambda_t L) Phi_t + lambda_t C."""
+
+
+@lru_cache(maxsize=64)
+def _distances(fading: Fading, count: int) -> Doubles:
+    """In blocks of powers of two, so that longer requests share the work of few sizes."""
+    whole = 1 << max(0, count - 1).bit_length()
+    if whole != count:
+        return _distances(fading, whole)
+    t = np.arange(whole, dtype=np.int64)
+    share = 1.0 if isinstance(fading, _Published) else 1.0 / (t + 1)
+    added = np.where(t < fading.delay, 0.0, fading.step(t + 1) * fading.change * share)
+    return _recursion(fading.contraction(t), added)
+
+
+def _recursion(q: Doubles, added: Doubles) -> Doubles:
+    """x_{t+1} = q_t x_t + added_t from 0: many stretches at once, each from 0, and then what each started with."""
+    width = min(len(q), 1024)
+    q, out = q.reshape(-1, width), added.reshape(-1, width).copy()
+    for column in range(1, width):
+        out[:, column] += q[:, column] * out[:, column - 1]
+    kept, moved = np.cumprod(q, axis=1), 0.0
+    for row in range(len(out)):
+        out[row] += kept[row] * moved
+        moved = float(out[row, -1])
+    return out.ravel()
+
+
+@dataclass(frozen=True)
+class Trace(Sensitivity):
+    """How far one unit moves all noisy views of a state together, each in units of the growth of its noise.
+
+    The views are released one after the other, each with noise of its own: on the stack of all of them neighbours
+    differ by sum_t |Phi_t / (t+1)^growth| in the l1 norm (times sqrt(d)) and by the root of the sum of squares in the
+    Euclidean one, adaptively. The norm that is not asked for is infinite: it may have no bound.
+
+    Attributes:
+        fading: how far the state moves.
+        growth: varsigma: the noise of view t is (t+1)^growth times its scale.
+        size: d, coordinates of a view.
+        spacing: of the lattice that views are rounded to; 0: none.
+    """
+
+    fading: Fading
+    growth: float
+    size: int
+    spacing: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Nothing to check: made by `of`."""
+
+    @classmethod
+    def of_views(
+        cls, fading: Fading, growth: float, size: int, order: Literal[1, 2], count: int | None, spacing: float = 0.0
+    ) -> Trace:
+        """Of the first `count` views; None: of all.
+
+        >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
+        >>> round(Trace.of_views(mushrooms, 0.11, 112, order=2, count=None).l2, 2)  # Gaussian, rho_0 = 1
+        3.78
+        """
+        moved = _POWER_SLACK * fading.total(order, growth, count)
+        views = size * (count or 0)
+        l1 = math.sqrt(size) * moved + spacing * views if order == 1 else math.inf
+        l2 = math.sqrt(_POWER_SLACK * moved) + spacing * math.sqrt(views) if order == 2 else math.inf
+        return cls(l1, l2, fading, growth, size, spacing)
+
+    def until(self, order: Literal[1, 2], count: int | None) -> Trace:
+        """Of the first `count` views only."""
+        return Trace.of_views(self.fading, self.growth, self.size, order, count, self.spacing)
+
+
+@dataclass(frozen=True)
+class Views(Independent):
+    """Noisy views of a hidden state, each with noise of its own; sensitivities are those of all views together.
+
+    A `Trace` also knows those of the first few.
+
+    >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
+    >>> trace = Trace.of_views(mushrooms, 0.11, 112, order=1, count=None)
+    >>> release = Views((112,), law="laplace").at_scale(trace, noise=1.0)
+    >>> [round(release.spent(t).epsilon(0.0), 1) for t in (1, 2000)], round(release.losses[0].epsilon(0.0), 1)
+    ([19.6, 241.8], 270.0)
+    """
+
+    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
+        """That of one release whose value moves as far as all views together."""
+        if isinstance(sensitivity, Trace) and position != 0:
+            sensitivity = sensitivity.until(self.order, position)
+        return super().loss(sensitivity, scales, position)
+
+    def touched(self, position: int | None) -> float:
+        """Every view's draw."""
+        return math.inf if position is None else float(position)
+
+    def gain(self, position: int | None) -> float:
+        """All views are in the sensitivity."""
+        return 1.0
+
+    def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
+        """On a lattice: every view is rounded, and an endless stream of them rounds without end."""
+        if not grid:
+            return sensitivity
+        if self.horizon is None:
+            raise PrivacyError(
+                "lattice: every view is rounded, and an endless stream rounds without end. Give a horizon."
+            )
+        if isinstance(sensitivity, Trace):
+            return replace(sensitivity, spacing=grid).until(self.order, self.horizon)
+        views = self.horizon * math.prod(self.shape)
+        return Sensitivity(sensitivity.l1 + grid * views, sensitivity.l2 + grid * math.sqrt(views))

@@ -1,0 +1,301 @@
+"""Gradients of all past samples (paper 003, line 4 of Algorithm 1): kept as they are, sampled, or as sums.
+
+d_t(theta) = mean over k <= t of grad l(theta, xi_k). Four ways to have it:
+
+exact        every sample in a buffer; one pass over it a round
+sampled      every sample in a buffer, a few of them drawn a round: for networks
+statistics   least squares: sum x x' and sum x y, constant time a round
+polynomial   logistic regression with a slope that is linear in the score: the same sums, and a stated error
+
+Statistics do not know single samples, so they cannot clip gradients: features and labels are clipped on arrival, and
+the largest gradient follows from those bounds and the decision set.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossamer.checks import check_positive
+from gossamer.errors import ConfigurationError
+from gossamer.mechanisms import Mechanism, pairs
+from gossamer.privacy import Budget, Clip, Law, Loss, NoiseSpec, Pure, Sensitivity
+from gossamer.problems import Block, LeastSquares, Logistic, Problem, Softmax
+from gossamer.problems.linear import ScalarLink
+from gossamer.problems.numerics import row_norms, shrink
+
+PICKS = "picks"
+_PRECISE = jax.lax.Precision.HIGHEST
+
+
+class Buffer(NamedTuple):
+    """All samples so far, in the first `rows` places."""
+
+    x: jax.Array
+    y: jax.Array
+    rows: jax.Array
+
+
+class Sums(NamedTuple):
+    """sum x x', sum x y and their number, of samples clipped on arrival.
+
+    Each sum is a pair of float32 arrays: one alone would stop growing after some ten million samples.
+    """
+
+    outer: pairs.Pair
+    labelled: pairs.Pair
+    rows: jax.Array
+
+
+@dataclass(frozen=True)
+class History(ABC):
+    """What a learner keeps of its samples.
+
+    Attributes:
+        problem: whose gradients are wanted.
+        clip: of every sample's gradient; None for sums.
+    """
+
+    problem: Problem
+    clip: Clip | None
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """Public randomness that it needs in `learn`."""
+        return {}
+
+    @abstractmethod
+    def init(self) -> Any:
+        """Before the first sample."""
+
+    @abstractmethod
+    def add(self, kept: Any, block: Block) -> Any:
+        """With more samples."""
+
+    @abstractmethod
+    def gradient(self, kept: Any, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
+        """The mean of the clipped data gradients of all samples so far, without l2."""
+
+
+@dataclass(frozen=True)
+class Exact(History):
+    """All samples in a buffer.
+
+    Attributes:
+        size: of the buffer: more samples than that are refused before a run begins.
+
+    >>> history = Exact(LeastSquares(1), None, size=4)
+    >>> kept = history.add(history.init(), Block(jnp.array([[1.0], [1.0]]), jnp.array([1.0, 3.0])))
+    >>> history.gradient(kept, jnp.zeros(1), {}).tolist()
+    [-4.0]
+    """
+
+    size: int
+
+    def init(self) -> Buffer:
+        """An empty buffer; its labels have the type of the problem's."""
+        kind = jnp.int32 if self.problem.classifies else jnp.float32
+        x = jnp.zeros((self.size, *self.problem.feature_shape))
+        return Buffer(x, jnp.zeros(self.size, kind), jnp.zeros((), jnp.int32))
+
+    def add(self, kept: Buffer, block: Block) -> Buffer:
+        """The samples in the next places."""
+        x = jax.lax.dynamic_update_slice_in_dim(kept.x, block.x.astype(kept.x.dtype), kept.rows, 0)
+        y = jax.lax.dynamic_update_slice_in_dim(kept.y, block.y.astype(kept.y.dtype), kept.rows, 0)
+        return Buffer(x, y, kept.rows + block.x.shape[0])
+
+    def gradient(self, kept: Buffer, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
+        """Empty places hold zero features, and these have the gradient zero."""
+        total = self.problem.clipped_data_gradient_sum(theta, Block(kept.x, kept.y), self.clip)
+        return self._unless_full(kept, total / _at_least_one(kept.rows))
+
+    def _unless_full(self, kept: Buffer, gradient: jax.Array) -> jax.Array:
+        """Engines refuse a run that does not fit; a program that does not must not get a number."""
+        return jnp.where(kept.rows <= self.size, gradient, jnp.nan)
+
+
+@dataclass(frozen=True)
+class Sampled(Exact):
+    """All samples in a buffer, of which `picks` are drawn with replacement for every gradient."""
+
+    picks: int
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One uniform number for every pick."""
+        return {PICKS: NoiseSpec("uniform", (self.picks,), "learn")}
+
+    def gradient(self, kept: Buffer, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
+        """The mean over the picks."""
+        last = jnp.maximum(kept.rows - 1, 0)
+        rows = jnp.minimum((draws[PICKS] * kept.rows.astype(jnp.float32)).astype(jnp.int32), last)
+        picked = Block(kept.x[rows], kept.y[rows])
+        gradient = self.problem.clipped_data_gradient_sum(theta, picked, self.clip) / self.picks
+        return self._unless_full(kept, gradient)
+
+
+@dataclass(frozen=True)
+class Statistics(History):
+    """Sums instead of samples: the gradient of one is (slope <x, theta> - pull y) x.
+
+    Attributes:
+        slope: 2 for least squares, about 1/4 for logistic regression.
+        pull: 2 for least squares; 1/2 for logistic regression, whose labels are -1 and 1 here.
+        label_bound: labels are clipped to this.
+
+    >>> history = Statistics(LeastSquares(1, feature_bound=1.0), None, slope=2.0, pull=2.0, label_bound=5.0)
+    >>> kept = history.add(history.init(), Block(jnp.array([[1.0], [2.0]]), jnp.array([1.0, 30.0])))
+    >>> history.gradient(kept, jnp.zeros(1), {}).tolist()
+    [-6.0]
+    """
+
+    slope: float
+    pull: float
+    label_bound: float
+
+    def init(self) -> Sums:
+        """Nothing yet."""
+        d = self.problem.dim
+        outer, labelled = ((jnp.zeros(shape), jnp.zeros(shape)) for shape in ((d, d), (d,)))
+        return Sums(outer, labelled, jnp.zeros((), jnp.int32))
+
+    def add(self, kept: Sums, block: Block) -> Sums:
+        """Features are clipped to the problem's bound, labels to theirs."""
+        x = block.x * shrink(row_norms(block.x), self.problem.feature_bound)[:, None]
+        y = jnp.where(block.y == 1, 1.0, -1.0) if self.problem.classifies else block.y
+        y = jnp.clip(y, -self.label_bound, self.label_bound)
+        outer = pairs.add(kept.outer, jnp.matmul(x.T, x, precision=_PRECISE))
+        labelled = pairs.add(kept.labelled, jnp.matmul(x.T, y, precision=_PRECISE))
+        return Sums(outer, labelled, kept.rows + x.shape[0])
+
+    def gradient(self, kept: Sums, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
+        """(slope sum x x' theta - pull sum x y) / count."""
+        total = self.slope * jnp.matmul(kept.outer[0], theta, precision=_PRECISE) - self.pull * kept.labelled[0]
+        return total / _at_least_one(kept.rows)
+
+    @property
+    def largest_gradient(self) -> float:
+        """Of one sample: (slope R r + pull Y) R with features of norm R, decisions of norm r and labels up to Y."""
+        bound, radius = self.problem.feature_bound, self.problem.domain.radius
+        assert bound is not None
+        return bound * (self.slope * bound * radius + self.pull * self.label_bound)
+
+    @property
+    def smoothness(self) -> float:
+        """L of one sample's loss: slope R^2 + l2."""
+        assert self.problem.feature_bound is not None
+        return self.slope * self.problem.feature_bound**2 + self.problem.l2
+
+
+@dataclass(frozen=True)
+class Picks(Mechanism):
+    """Which samples are drawn: uniform numbers that protect nothing."""
+
+    @property
+    def order(self) -> Literal[1, 2]:
+        """Of no meaning here."""
+        return 2
+
+    def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
+        """One number for every pick."""
+        return {self.name: ("uniform", self.shape)}
+
+    def init(self) -> Any:
+        """Nothing to remember."""
+        return ()
+
+    def release(self, state: Any, value: jax.Array, noise: Any, grid: Any) -> tuple[jax.Array, Any]:
+        """Nothing is added to the value."""
+        return value, state
+
+    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
+        """Without bound."""
+        return Pure(math.inf)
+
+    def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
+        """Those of the uniform law."""
+        return {self.name: 1.0}
+
+
+def least_squares_sums(problem: Problem, label_bound: float | None) -> Statistics:
+    """Exact statistics for least squares.
+
+    >>> from gossamer.sets import L2Ball
+    >>> least_squares_sums(LeastSquares(2, feature_bound=1.0, domain=L2Ball(2.0)), 3.0).slope
+    2.0
+    """
+    if not isinstance(problem, LeastSquares):
+        hint = "only its gradient is linear in two sums: use history='polynomial' for logistic regression, or 'exact'"
+        raise ConfigurationError("history", "statistics", "least squares", hint)
+    if label_bound is None:
+        raise ConfigurationError("label_bound", None, "a positive number", "labels are clipped to it on arrival")
+    return Statistics(_bounded(problem), None, 2.0, 2.0, check_positive("label_bound", label_bound))
+
+
+def logistic_sums(problem: Problem) -> Statistics:
+    """Statistics for logistic regression with the linear slope nearest to the sigmoid on all possible scores.
+
+    >>> from gossamer.sets import L2Ball
+    >>> sums = logistic_sums(Logistic(2, feature_bound=1.0, domain=L2Ball(2.0)))
+    >>> round(sums.slope, 3), round(slope_error(2.0)[1], 3)
+    (0.204, 0.027)
+    """
+    if not isinstance(problem, Logistic):
+        raise ConfigurationError("history", "polynomial", "logistic regression")
+    bound = _bounded(problem).feature_bound
+    assert bound is not None
+    return Statistics(problem, None, slope_error(bound * problem.domain.radius)[0], 0.5, 1.0)
+
+
+def slope_error(largest: float) -> tuple[float, float]:
+    """The b for which 1/2 + b s is nearest to the sigmoid of s, |s| <= largest, and how far it is at most.
+
+    sigmoid(s) - 1/2 is concave for s > 0 and starts at 0, so the best line through 0 has equal errors with opposite
+    signs at `largest` and where the sigmoid is as steep as the line.
+
+    >>> import numpy as np
+    >>> slope, error = slope_error(3.0)
+    >>> s = np.linspace(-3, 3, 10001)
+    >>> bool(abs(np.abs(1 / (1 + np.exp(-s)) - 0.5 - slope * s).max() - error) < 1e-6)
+    True
+    """
+    if not math.isfinite(largest):
+        hint = "no line is near the sigmoid everywhere: give the problem a feature_bound and a bounded domain"
+        raise ConfigurationError("history", "polynomial", "bounded scores", hint)
+    low, high = 0.0, 0.25
+
+    def gap(slope: float) -> float:
+        steep = 2 * math.acosh(max(1.0, 0.5 / math.sqrt(slope))) if slope < 0.25 else 0.0
+        inside = 0.5 * math.tanh(min(steep, largest) / 2) - slope * min(steep, largest)
+        return inside - (slope * largest - 0.5 * math.tanh(largest / 2))
+
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gap(middle) > 0 else (low, middle)
+    return high, high * largest - 0.5 * math.tanh(largest / 2)
+
+
+def _at_least_one(rows: jax.Array) -> jax.Array:
+    return jnp.maximum(rows, 1).astype(jnp.float32)
+
+
+def _bounded(problem: Problem) -> Problem:
+    if problem.feature_bound is None or not math.isfinite(problem.domain.radius):
+        allowed = "a problem with a feature_bound and a bounded domain"
+        raise ConfigurationError("problem", problem, allowed, "its largest gradient follows from them")
+    return problem
+
+
+def zero_rows_are_silent(problem: Problem) -> bool:
+    """Whether a sample without features has no gradient, so that empty places of a buffer do no harm.
+
+    >>> zero_rows_are_silent(Logistic(3))
+    True
+    """
+    return isinstance(problem, ScalarLink | Softmax)

@@ -1,0 +1,509 @@
+"""Locally private learning that never ends, with a finite budget for each learner (paper 003, Algorithm 1).
+
+For t = 0, 1, ..., with theta_i(0) public and y_i(0) = theta_i(0):
+
+    d_i(t) = (1/(t+1)) sum_{k<=t} grad l(theta_i(t), xi_i(k))               all samples so far, clipped      line 4
+    theta_i(t+1) = Proj( theta_i(t) + gamma_t sum_j w_ij (y_j(t) - theta_i(t)) - lambda_t d_i(t) )   hidden    lines 7-8
+    y_i(t+1) = theta_i(t+1) + noise of size sigma_i (t+2)^varsigma_i                                 sent      line 5
+
+lambda_t = lambda_0 / (t+1)^v, gamma_t = gamma_0 / (t+1)^u, w_ij the weights of the network, w_ii = -sum_j w_ij. What is
+played is an average of y_i, or y_i; never theta_i. A sample moves theta_i by less and less, and what all y_i together
+cost is a sum that converges: `fading` has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.algorithms.endless_theorems import Setting
+from gossamer.algorithms.fading import Fading, Trace, Views
+from gossamer.algorithms.history import (
+    PICKS,
+    Exact,
+    History,
+    Picks,
+    Sampled,
+    Statistics,
+    least_squares_sums,
+    logistic_sums,
+    zero_rows_are_silent,
+)
+from gossamer.algorithms.promises import Calibration
+from gossamer.algorithms.steps import require_averaging
+from gossamer.checks import check_choice, check_count, check_positive
+from gossamer.core import Algorithm, Every, Learner, Now, Rate
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.mechanisms import Calibrated
+from gossamer.privacy import (
+    Assumption,
+    Budget,
+    Clip,
+    Guarantee,
+    NoiseSpec,
+    Unit,
+    budgets_of,
+    no_guarantee,
+)
+from gossamer.problems import Block, Problem
+from gossamer.topology import FixedTopology, Topology
+from gossamer.topology.time_varying import FailingLinks
+
+Noise = Literal["laplace", "gaussian"]
+Kept = Literal["exact", "statistics", "polynomial", "sampled"]
+Publish = Literal["averaged", "noised", "raw"]
+_NAME = "parameters"
+
+
+class State(NamedTuple):
+    """What a learner remembers.
+
+    Attributes:
+        theta: the parameters, never released.
+        y: the parameters with noise, as last sent.
+        average: of all y so far.
+        heard: sum_j P_ij y_j, as last heard.
+        gradient: d(t), of all samples so far at theta.
+        kept: the samples, or their sums.
+        own: P_ii, the weight of its own message.
+        growth: varsigma.
+        private: the mechanism's state.
+    """
+
+    theta: jax.Array
+    y: jax.Array
+    average: jax.Array
+    heard: jax.Array
+    gradient: jax.Array
+    kept: Any
+    own: jax.Array
+    growth: jax.Array
+    private: Any
+
+
+@dataclass(frozen=True)
+class Endless(Learner):
+    """One learner: theta stays with it, y leaves it.
+
+    Attributes:
+        problem: loss and decision set.
+        history: what it keeps of its samples.
+        mechanism: what y goes through.
+        own: P_ii of every learner.
+        growths: varsigma of every learner.
+    """
+
+    problem: Problem
+    history: History
+    mechanism: Views
+    own: tuple[float, ...]
+    growths: tuple[float, ...]
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One vector for every message, and what the history draws."""
+        return {**self.mechanism.noise(used_in="speak"), **self.history.noise}
+
+    def init(self, identity: jax.Array) -> State:
+        """All learners start at the same public point."""
+        start = jnp.asarray(self.problem.initial_decision())
+        return State(
+            theta=start,
+            y=start,
+            average=start,
+            heard=start,
+            gradient=jnp.zeros(self.problem.dim),
+            kept=self.history.init(),
+            own=jnp.asarray(self.own, jnp.float32)[identity],
+            growth=jnp.asarray(self.growths, jnp.float32)[identity],
+            private=self.mechanism.init(),
+        )
+
+    def learn(self, state: State, block: Block, now: Now) -> State:
+        """Keep the samples, and take d(t) at theta(t)."""
+        kept = self.history.add(state.kept, block)
+        return state._replace(kept=kept, gradient=self.history.gradient(kept, state.theta, now.noise))
+
+    def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
+        """theta(t+1), and y(t+1)."""
+        # sum over others of P_ij (y_j - theta): the own message is heard too, and is not what the paper adds.
+        pull = state.heard - state.theta - state.own * (state.y - state.theta)
+        gradient = self.problem.add_l2(state.gradient, state.theta)
+        moved = state.theta + now.public["coupling"] * pull - now.public["step"] * gradient
+        theta = self.problem.domain.project(moved)
+        size = now.public["time"] ** state.growth
+        view, private = self.mechanism.release(state.private, theta / size, now.noise, now.grid)
+        y = size * view
+        average = state.average + now.public["share"] * (y - state.average)
+        return y, state._replace(theta=theta, y=y, average=average, private=private)
+
+    def listen(self, state: State, heard: jax.Array) -> State:
+        """sum_j P_ij y_j; what a failed link would have carried counts as the own y."""
+        return state._replace(heard=heard)
+
+
+@dataclass(frozen=True)
+class Averaging(Endless):
+    """Plays the average of what it sent."""
+
+    released = frozenset({"average"})
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """The average, in the decision set."""
+        return self.problem.domain.project(state.average)
+
+
+@dataclass(frozen=True)
+class Noised(Endless):
+    """Plays what it sent last."""
+
+    released = frozenset({"y"})
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """y(t), in the decision set."""
+        return self.problem.domain.project(state.y)
+
+
+@dataclass(frozen=True)
+class Raw(Endless):
+    """Plays theta itself: to look at in a simulation, never to be used."""
+
+    released = frozenset({"theta"})
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """theta(t)."""
+        return state.theta
+
+
+@dataclass(frozen=True)
+class Delayed:
+    """A rate that is zero for the first `delay` exchanges, while samples are gathered.
+
+    >>> Delayed(Rate(1.0), 2)(np.array([1, 2, 4]))
+    array([0. , 0. , 0.5])
+    """
+
+    rate: Rate
+    delay: int
+
+    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The rate at each exchange."""
+        return np.asarray(np.where(t <= self.delay, 0.0, self.rate(t)), np.float64)
+
+
+@dataclass(frozen=True)
+class Time:
+    """t + 2 at exchange t + 1: what the growth of the noise is a power of."""
+
+    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
+        """One more than the number of the exchange."""
+        return (t + 1).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of the newest y in an average whose weights grow like t^power, counted from the delay on.
+
+    >>> Share(1, 0)(np.array([1, 2, 3]))
+    array([1.        , 0.66666667, 0.5       ])
+    """
+
+    power: int
+    delay: int
+
+    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
+        """1 until the delay is over."""
+        return np.asarray((1 + self.power) / (np.maximum(t - self.delay, 1) + self.power), np.float64)
+
+
+def ldp_endless(
+    problem: Problem,
+    topology: Topology,
+    *,
+    budgets: Budget | Sequence[Budget] | None = None,
+    sigma: float | Sequence[float] | None = None,
+    growth: float | Sequence[float] = 0.1,
+    clip: float | Clip | None = None,
+    horizon: int | None = None,
+    buffer: int | None = None,
+    batch: int = 1,
+    step: Rate | None = None,
+    coupling: Rate | None = None,
+    delay: int = 0,
+    noise: Noise = "laplace",
+    history: Kept = "exact",
+    picks: int = 32,
+    label_bound: float | None = None,
+    smoothness: float | None = None,
+    publish: Publish = "averaged",
+    averaging: int = 3,
+    delta: float = 1e-5,
+    calibration: Calibration = "tight",
+) -> Algorithm:
+    """Locally private online learning with a finite budget for each learner, also over an endless horizon.
+
+    Args:
+        problem: loss and decision set.
+        topology: who hears whom: fixed, or with links that fail; symmetric doubly stochastic weights. The paper's w_ij
+            are the weights of others.
+        budgets: for the whole horizon, one for all learners or one for each; the noise follows from it.
+        sigma: the standard deviation of the noise at t = 0 instead, for all or for each; the budget follows from it.
+        growth: varsigma, for all or for each: noise grows like (t+1)^varsigma.
+        clip: what each sample's gradient is clipped to in Euclidean norm; not for sums.
+        horizon: samples that each learner will see at most; None: no end.
+        buffer: samples that a learner can keep, by default as many as the horizon; a run that does not fit is refused.
+        batch: samples between two exchanges.
+        step: lambda_t, by default 1 / (t+1)^0.77.
+        coupling: gamma_t, by default 1 / (t+1)^0.65.
+        delay: exchanges in which samples are only gathered. A first sample alone would move theta by lambda_0 C.
+        noise: "laplace" (pure) or "gaussian" (needs a delta; need not grow: growth=0).
+        history: "exact": all samples in a buffer, for linear models. "statistics": sums, for least squares.
+            "polynomial": sums, for logistic regression with a slope that is linear in the score. "sampled": all samples
+            in a buffer, `picks` of them for each gradient; nothing is proven.
+        picks: samples drawn for a gradient with history="sampled".
+        label_bound: labels are clipped to this with history="statistics".
+        smoothness: L of a sample's loss where the problem does not know it (heuristic).
+        publish: "averaged": an average of all y. "noised": the last y. "raw": theta itself, without any guarantee.
+        averaging: the weight of y(t) in the average grows like t^averaging.
+        delta: at which the budget of a given sigma is stated where noise is Gaussian.
+        calibration: "tight", or "published": the noise of Theorem 5(i), for a finite horizon.
+
+    >>> from gossamer import problems, sets, topology
+    >>> problem = problems.Logistic(4, feature_bound=1.0, domain=sets.L2Ball(10.0))
+    >>> options = {"clip": 1.0, "horizon": 2000, "noise": "gaussian", "growth": 0.0}
+    >>> print(ldp_endless(problem, topology.ring(5), budgets=Budget(2.0, 1e-5), **options).describe())
+    ldp_endless on ring(5)
+      step: 1 / t^0.77 at exchange t
+      coupling: 1 / t^0.65 at exchange t
+      delay: 0
+      history: exact
+      clip: Clip(l2=1.0)
+      noise: gaussian, growing like t^0, tight
+      publish: averaged
+      theorems: ...
+      noise on parameters: scale 8.21
+      guarantee: Proven: over 2,000 steps, all other participants together, who see every message and every decision,
+      learn about one sample of one learner at most epsilon 2 and delta 1e-05; parameters are as if computed in exact
+      arithmetic.
+    """
+    for field, given, choices in (
+        ("noise", noise, Noise),
+        ("history", history, Kept),
+        ("publish", publish, Publish),
+        ("calibration", calibration, Calibration),
+    ):
+        check_choice(field, given, choices)
+    network = _network(topology)
+    n, rate, pull = topology.learners, step or Rate(1.0, 0.77), coupling or Rate(1.0, 0.65)
+    for name, falling in (("step", rate), ("coupling", pull)):
+        if not isinstance(falling, Rate) or falling.delay:
+            raise ConfigurationError(name, falling, "a Rate without a delay", "give delay=... for both")
+    check_count("batch", batch)
+    rounds = None if horizon is None else check_count("horizon", horizon, least=batch) // batch
+    size = horizon if buffer is None else check_count("buffer", buffer, least=batch)
+    if check_count("delay", delay, least=0) >= (rounds or math.inf):
+        raise ConfigurationError("delay", delay, f"fewer exchanges than the horizon has, {rounds:,}")
+    kept = _history(problem, history, clip, size, picks, label_bound)
+    growths = tuple(check_positive("growth", one, zero=True) for one in _each("growth", growth, n))
+    trusted, constants = _constants(problem, kept, smoothness, batch)
+    own = tuple(float(one) for one in network.sparse().diagonal())
+    fadings = [Fading(rate, pull, weight=1 - weight, delay=delay, **constants) for weight in own]
+    theory = Setting.of(
+        network,
+        growths=growths,
+        step=rate,
+        coupling=pull,
+        smoothness=constants["smoothness"],
+        strong_convexity=constants["strong_convexity"] if constants["convex"] else None,
+        gradient=constants["change"] * batch / 2,
+    )
+    mechanism = Views((problem.dim,), horizon=rounds, law=noise, name=_NAME)
+    release = _calibrated(mechanism, fadings, growths, budgets, sigma, calibration, delta)
+    makes: dict[Publish, type[Endless]] = {"averaged": Averaging, "noised": Noised, "raw": Raw}
+    return Algorithm(
+        name="ldp_endless",
+        problem=problem,
+        topology=topology,
+        learner=makes[publish](problem, kept, mechanism, own, growths),
+        guarantee=_promise(release, kept, trusted, horizon, publish),
+        schedule=Every(batch),
+        public={
+            "step": Delayed(rate, delay),
+            "coupling": Delayed(pull, delay),
+            "time": Time(),
+            "share": Share(check_count("averaging", averaging, least=0), delay),
+        },
+        releases=(release, *_picking(kept)),
+        capacity=kept.size // batch if isinstance(kept, Exact) else None,
+        parameters={
+            "step": str(rate),
+            "coupling": str(pull),
+            "delay": delay,
+            "history": history,
+            "clip": kept.clip if kept.clip else "samples on arrival",
+            "noise": f"{noise}, growing like t^{_range(growths)}, {calibration}",
+            "publish": publish,
+            "theorems": theory.summary(),
+        },
+    )
+
+
+def _network(topology: Topology) -> FixedTopology:
+    """The weights without failures: a learner must know which share of what it hears is its own."""
+    require_averaging(topology)
+    base = topology.base if isinstance(topology, FailingLinks) else topology
+    if not isinstance(base, FixedTopology) or not base.is_symmetric():
+        raise ConfigurationError(
+            "topology", topology.name, "a fixed graph with symmetric weights, or one whose links fail"
+        )
+    return base
+
+
+def _history(
+    problem: Problem,
+    history: Kept,
+    clip: float | Clip | None,
+    size: int | None,
+    picks: int,
+    label_bound: float | None,
+) -> History:
+    if history in ("statistics", "polynomial"):
+        if clip is not None:
+            hint = "sums do not know single samples: features and labels are clipped on arrival"
+            raise ConfigurationError("clip", clip, f"None with history={history!r}", hint)
+        return logistic_sums(problem) if history == "polynomial" else least_squares_sums(problem, label_bound)
+    bounded = Clip.of(clip)
+    if bounded.blocks is not None or bounded.order == 1:
+        raise ConfigurationError("clip", clip, "one bound of the Euclidean norm")
+    if size is None:
+        hint = "all samples are kept; 'statistics' and 'polynomial' need constant memory"
+        raise ConfigurationError("buffer", None, f"a number of samples with history={history!r}", hint)
+    if history == "sampled":
+        return Sampled(problem, bounded, size, check_count("picks", picks))
+    if not zero_rows_are_silent(problem):
+        raise ConfigurationError("history", "exact", "'sampled' for models that are not linear")
+    return Exact(problem, bounded, size)
+
+
+def _constants(problem: Problem, kept: History, smoothness: float | None, batch: int) -> tuple[str, dict[str, Any]]:
+    """Why the losses are believed to be smooth (empty: nothing says so), and what the recursion needs to know."""
+    known: float | None
+    if isinstance(kept, Statistics):
+        change, known, convex = 2 * kept.largest_gradient * (1 + 2.0**-16), kept.smoothness, True
+    else:
+        assert kept.clip is not None
+        change, known = kept.clip.sensitivity(Unit.SAMPLE, problem.dim).l2, problem.smoothness
+        never = problem.lipschitz is not None and problem.lipschitz <= kept.clip.norm
+        # A clipped slope of one inner product still grows with it; a clipped vector need not be a gradient.
+        convex = problem.strong_convexity is not None and (problem.scalar_link or never)
+    if smoothness is not None and known is not None:
+        raise ConfigurationError("smoothness", smoothness, f"None: the problem knows it, {known:g}")
+    if smoothness is None and known is None:
+        hint = (
+            "without it nothing bounds what a sample leaves behind: give the problem a feature_bound, or a smoothness"
+        )
+        raise PrivacyError.of("smoothness", None, "a smooth loss", hint)
+    trusted = "gossamer.problems: feature_bound" if known is not None else ""
+    return trusted, {
+        "change": change / batch,
+        "smoothness": known if known is not None else smoothness,
+        "strong_convexity": problem.l2 if convex else 0.0,
+        "convex": convex,
+    }
+
+
+def _calibrated(
+    mechanism: Views,
+    fadings: Sequence[Fading],
+    growths: Sequence[float],
+    budgets: Budget | Sequence[Budget] | None,
+    sigma: float | Sequence[float] | None,
+    calibration: Calibration,
+    delta: float,
+) -> Calibrated[Views]:
+    """Noise for the budgets, or the budgets of the noise: exactly one is given."""
+    if (budgets is None) == (sigma is None):
+        raise PrivacyError.of("budgets", budgets, "either budgets or sigma", "the other follows from it")
+    order, size, rounds, learners = mechanism.order, mechanism.shape[0], mechanism.horizon, len(fadings)
+    traces = [Trace.of_views(f, s, size, order, rounds) for f, s in zip(fadings, growths, strict=True)]
+    if sigma is not None:
+        if calibration == "published":
+            raise ConfigurationError("calibration", calibration, "'tight' with sigma", "the noise is as given")
+        scales = [check_positive("sigma", one) for one in _each("sigma", sigma, learners)]
+        chosen = [one / math.sqrt(2) if mechanism.law == "laplace" else one for one in scales]
+        stated = delta if mechanism.law == "gaussian" else 0.0
+        return replace(mechanism.at_scale(traces, **{_NAME: chosen}), deltas=(stated,) * learners)
+    assert budgets is not None
+    given = budgets_of(budgets, learners)
+    if calibration == "tight":
+        return mechanism.calibrate(traces, given)
+    if rounds is None or mechanism.law != "laplace":
+        hint = "Theorem 5(i) has Laplace noise and a number of iterations"
+        raise ConfigurationError("calibration", calibration, "'tight' here", hint)
+    given = given * learners if len(given) == 1 else given
+    printed = [Trace.of_views(f.published(), s, size, 1, rounds) for f, s in zip(fadings, growths, strict=True)]
+    chosen = [trace.l1 / one.epsilon for trace, one in zip(printed, given, strict=True)]
+    return replace(mechanism.at_scale(traces, **{_NAME: chosen}), deltas=(0.0,) * learners)
+
+
+def _promise(
+    release: Calibrated[Views], kept: History, trusted: str, horizon: int | None, publish: Publish
+) -> Guarantee:
+    if publish == "raw":
+        return no_guarantee("the parameters themselves are played, and the messages tell everything else about them")
+    clipped = (
+        Assumption("features and labels are clipped on arrival", "gossamer.algorithms.history.Statistics.add")
+        if isinstance(kept, Statistics)
+        else Assumption(
+            f"every sample's gradient is clipped: {kept.clip}", "gossamer.problems.Problem.clipped_data_gradient_sum"
+        )
+    )
+    smooth = Assumption("losses are smooth", trusted)
+    whole = Assumption(
+        "a gradient is the mean over all samples", "" if isinstance(kept, Sampled) else "gossamer.algorithms.history"
+    )
+    loose = [one.claim for one in (smooth, whole) if not one.enforced]
+    exact = "parameters are as if computed in exact arithmetic"
+    return Guarantee(
+        basis="heuristic" if loose else "proven",
+        reason="; ".join([f"nothing makes it true that {claim}" for claim in loose] + [exact]),
+        losses=release.losses,
+        deltas=release.deltas,
+        unit=Unit.SAMPLE,
+        observer="peers",
+        horizon=horizon,
+        repeats="group",
+        assumptions=(
+            clipped,
+            smooth,
+            whole,
+            Assumption(
+                "what is sent and played are functions of noised parameters", f"{__name__}.{publish.capitalize()}"
+            ),
+        ),
+        proof="docs/algorithms/ldp_endless.md",
+    )
+
+
+def _picking(kept: History) -> tuple[Calibrated[Any], ...]:
+    return (Picks((kept.picks,), name=PICKS).at_scale(picks=1.0),) if isinstance(kept, Sampled) else ()
+
+
+def _each(field: str, given: float | Sequence[float], learners: int) -> tuple[float, ...]:
+    """One number for each learner."""
+    values = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * learners
+    if len(values) != learners:
+        raise ConfigurationError(field, given, f"one number, or one for each of {learners} learners")
+    return values
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g} to t^{high:g}"
