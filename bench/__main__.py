@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from bench import dpsda, mechanisms, memory, secure
+from bench import dpsda, endless, mechanisms, memory, secure
 from bench.tools import print_table, seconds
 from bench.workloads import (
     Workload,
@@ -35,9 +35,11 @@ def main() -> None:
             private_letter_size(),
             ruled_letter_size(),
             *dpsda.workloads(),
+            endless.workload(),
         )
     )
     memory.main()
+    endless.memory()
     mechanisms.main()
     secure.main()
 

@@ -25,7 +25,7 @@ Make = Callable[..., Algorithm]
 
 BOX, CLIP = 5.0, 1.0
 DENSE = 100
-"""Up to this many nodes the NumPy loop mixes with a dense matrix, above with a sparse one: each where it is faster."""
+"""Up to this many nodes the NumPy loop mixes with a dense matrix, above by neighbour lists: each where it is faster."""
 
 
 def workloads() -> tuple[Workload, ...]:
@@ -39,6 +39,7 @@ def workloads() -> tuple[Workload, ...]:
         workload(algorithms.dpsda_ps, few, directed(), 20_000, noise="laplace"),
         workload(algorithms.dpsda_ps, few, directed(), 20_000, noise="gaussian"),
         workload(algorithms.dpsda_c, many, sparse, 300, noise="laplace"),
+        workload(algorithms.dpsda_c, many, sparse, 300, noise="laplace", scipy=True),
         workload(algorithms.dpsda_c, pixels, undirected(), 600, noise="laplace", batch=100),
     )
 
@@ -58,8 +59,20 @@ def directed() -> Alternating:
     return topology.alternating([_graph(nx.DiGraph, each) for each in links], weights="push-sum")
 
 
-def workload(make: Make, problem: Problem, network: Topology, rounds: int, *, noise: Noise, batch: int = 1) -> Workload:
-    """One line: Laplace noise is drawn afresh, Gaussian noise is correlated (`aggregation="blt"`)."""
+def workload(
+    make: Make,
+    problem: Problem,
+    network: Topology,
+    rounds: int,
+    *,
+    noise: Noise,
+    batch: int = 1,
+    scipy: bool = False,
+) -> Workload:
+    """One line: Laplace noise is drawn afresh, Gaussian noise is correlated (`aggregation="blt"`).
+
+    `scipy`: the loop mixes with a sparse matrix of SciPy's, in place of NumPy alone.
+    """
     correlated = noise == "gaussian"
     algorithm = make(
         problem,
@@ -74,7 +87,7 @@ def workload(make: Make, problem: Problem, network: Topology, rounds: int, *, no
     x, y = samples(problem, rounds * batch)
     stream = streams.common(x, y, batch=batch)
     by_round = x.reshape(rounds, batch, -1), y.reshape(rounds, batch).astype(np.float32)
-    scale, setting = algorithm.scales_of("dual")[0].value, setting_of(algorithm, rounds)
+    scale, setting = algorithm.scales_of("dual")[0].value, setting_of(algorithm, rounds, scipy)
 
     def loop() -> object:
         rng, width = np.random.default_rng(0), problem.dim // network.learners
@@ -83,7 +96,10 @@ def workload(make: Make, problem: Problem, network: Topology, rounds: int, *, no
 
     law = "blt" if correlated else "Laplace"
     return Workload(
-        f"{algorithm.name}, {network.learners} nodes, d={problem.dim}" + f", B={batch}" * (batch > 1) + f", {law}",
+        f"{algorithm.name}, {network.learners} nodes, d={problem.dim}"
+        + f", B={batch}" * (batch > 1)
+        + f", {law}"
+        + ", loop with SciPy" * scipy,
         rounds,
         lambda: simulate(algorithm, stream, rounds, seed=0, measure="joint", progress=False),
         loop,
@@ -91,14 +107,14 @@ def workload(make: Make, problem: Problem, network: Topology, rounds: int, *, no
     )
 
 
-def setting_of(algorithm: Algorithm, rounds: int) -> loops.Dual:
+def setting_of(algorithm: Algorithm, rounds: int, scipy: bool = False) -> loops.Dual:
     """What the NumPy loop needs to do the same as this algorithm."""
     network = algorithm.topology
     assert isinstance(network, Topology)
     period = len(network.parts) if isinstance(network, Alternating) else 1
     sparse = [network.sparse(exchange).astype(np.float32) for exchange in range(period)]
     return loops.Dual(
-        mixing=[each.toarray() for each in sparse] if network.learners <= DENSE else sparse,
+        mixing=sparse if scipy else _mixing(network, period),
         nodes=network.learners,
         push=algorithm.name == "dpsda_ps",
         steps=algorithm.public["step"](np.arange(1, rounds + 1)).astype(np.float32),
@@ -106,6 +122,14 @@ def setting_of(algorithm: Algorithm, rounds: int) -> loops.Dual:
         box=BOX,
         link=loops.LOGISTIC if isinstance(algorithm.problem, problems.Logistic) else loops.SQUARE,
     )
+
+
+def _mixing(network: Topology, period: int) -> list[np.ndarray] | list[loops.Lists]:
+    """What NumPy alone mixes fastest with."""
+    if network.learners <= DENSE:
+        return [network.matrix(exchange).astype(np.float32) for exchange in range(period)]
+    speakers, weights = network.neighbours(np.arange(period))
+    return [loops.Lists(s.astype(np.int64), w.astype(np.float32)) for s, w in zip(speakers, weights, strict=True)]
 
 
 def samples(problem: Problem, rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -152,11 +152,26 @@ SQUARE = Link(lambda scores, y: (scores - y) ** 2, lambda scores, y: 2 * (scores
 LOGISTIC = Link(lambda scores, y: np.logaddexp(0, scores) - y * scores, lambda scores, y: expit(scores) - y)
 
 
+class Lists(NamedTuple):
+    """Neighbour lists: whom each node hears (node, place), and the weights (node, 1 + place), its own first."""
+
+    speakers: NDArray[np.int64]
+    weights: Floats
+
+    def gather(self, values: Floats, out: Floats) -> None:
+        """The weighted sum of what each node hears, place by place."""
+        np.multiply(self.weights[:, :1], values, out=out)
+        for place in range(self.speakers.shape[1]):
+            heard = values[self.speakers[:, place]]
+            heard *= self.weights[:, place + 1 : place + 2]
+            out += heard
+
+
 class Dual(NamedTuple):
     """What `dpsda` needs beside samples.
 
     Attributes:
-        mixing: the weights of round 1, 2, ..., again and again: dense matrices, or sparse ones.
+        mixing: the weights of round 1, 2, ..., again and again: dense matrices, neighbour lists or sparse matrices.
         nodes: n, which divides the number of coordinates: each has as many, one after the other.
         push: whether masses are mixed too.
         steps: alpha of every round.
@@ -202,8 +217,8 @@ def dpsda(x: Floats, y: Floats, setting: Dual, noise: Iterator[Floats]) -> Float
         np.multiply(sums, step / nodes, out=played)
         np.clip(decisions, -box, box, out=decisions)
         mixing = setting.mixing[t % len(setting.mixing)]
-        if isinstance(mixing, np.ndarray):
-            np.matmul(mixing, duals, out=spare)
+        if isinstance(mixing, np.ndarray | Lists):
+            np.matmul(mixing, duals, out=spare) if isinstance(mixing, np.ndarray) else mixing.gather(duals, spare)
             duals, spare, mine, other = spare, duals, other, mine
         else:
             duals = mixing @ duals

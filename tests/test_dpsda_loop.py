@@ -24,15 +24,16 @@ def network(kind, weights):
 
 
 @pytest.mark.parametrize(
-    ("make", "problem", "graph", "batch"),
+    ("make", "problem", "graph", "batch", "scipy"),
     [
-        (algorithms.dpsda_c, problems.LeastSquares(15, domain=BOX), network(nx.Graph, "metropolis"), 1),
-        (algorithms.dpsda_ps, problems.Logistic(15, domain=BOX), network(nx.DiGraph, "push-sum"), 30),
-        (algorithms.dpsda_c, problems.LeastSquares(128, domain=BOX), topology.random_regular(128, 4, seed=0), 1),
+        (algorithms.dpsda_c, problems.LeastSquares(15, domain=BOX), network(nx.Graph, "metropolis"), 1, False),
+        (algorithms.dpsda_ps, problems.Logistic(15, domain=BOX), network(nx.DiGraph, "push-sum"), 30, False),
+        (algorithms.dpsda_c, problems.LeastSquares(128, domain=BOX), topology.random_regular(128, 4, seed=0), 1, False),
+        (algorithms.dpsda_c, problems.LeastSquares(128, domain=BOX), topology.random_regular(128, 4, seed=0), 1, True),
     ],
 )
-def test_the_loop_of_the_benchmark_does_what_the_simulator_does(make, problem, graph, batch):
-    """From the same draws; the clip is active, and 128 nodes gather where the loop multiplies with a sparse matrix."""
+def test_the_loop_of_the_benchmark_does_what_the_simulator_does(make, problem, graph, batch, scipy):
+    """From the same draws; the clip is active, and 128 nodes gather."""
     rounds, n = 60, graph.learners
     algorithm = make(problem, graph, horizon=rounds, budget=Budget(2000.0), clip=dpsda.CLIP / 4, batch=batch, step=0.2)
     x, y = dpsda.samples(problem, rounds * batch)
@@ -40,8 +41,8 @@ def test_the_loop_of_the_benchmark_does_what_the_simulator_does(make, problem, g
         algorithm, streams.common(x, y, batch=batch), rounds, seed=0, measure="joint", every=1, progress=False
     )
     draws = FastNoise(0).draw("dual", algorithm.learner.noise["dual"], algorithm.scales_of("dual"), 0, rounds)
-    setting = dpsda.setting_of(algorithm, rounds)._replace(clip=dpsda.CLIP / 4)
-    assert sparse.issparse(setting.mixing[0]) == (n > dpsda.DENSE)
+    setting = dpsda.setting_of(algorithm, rounds, scipy)._replace(clip=dpsda.CLIP / 4)
+    assert isinstance(setting.mixing[0], sparse.csr_array if scipy else loops.Lists if n > dpsda.DENSE else np.ndarray)
     by_round = x.reshape(rounds, batch, -1), y.reshape(rounds, batch).astype(np.float32)
     losses = loops.dpsda(*by_round, setting, iter(np.swapaxes(draws, 0, 1)))
     assert np.ptp(losses) > 0.3
