@@ -30,7 +30,7 @@ def dsgd(
     """Distributed stochastic gradient descent with Laplace noise on messages; decisions are not protected.
 
     Args:
-        problem: loss and decision set, with a feature_bound: without smoothness the noise has no finite cost.
+        problem: loss and decision set; with a feature_bound a sample costs less, as it is carried on by less.
         topology: who hears whom; doubly stochastic weights.
         sigma: the standard deviation of the noise at t = 0.
         clip: what each sample's gradient is clipped to in Euclidean norm.

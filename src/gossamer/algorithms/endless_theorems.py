@@ -29,6 +29,8 @@ class Setting:
         gradient: D, and a bound on kappa.
         delta_2: the second largest eigenvalue of W.
         delta_m: the smallest.
+        bounded: whether the decision set is.
+        others: what else keeps the theorems from applying, in words.
 
     >>> from gossamer import topology
     >>> cycle = np.eye(5) * 0.4 + 0.3 * (np.roll(np.eye(5), 1, 0) + np.roll(np.eye(5), -1, 0))
@@ -37,8 +39,8 @@ class Setting:
     >>> paper = Setting.of(topology.ring(5, weights=cycle), **steps, **losses)
     >>> paper.violations()[1][0]
     'gamma_0 = 1 is above 1 / (-3 delta_m) = 0.3071'
-    >>> paper.violations()[5], round(paper.rate(3), 2)
-    ([], 0.08)
+    >>> len(paper.violations()[5]), paper.violations()[3], round(paper.rate(3), 2)
+    (2, [], 0.08)
     """
 
     step: Rate
@@ -49,6 +51,8 @@ class Setting:
     gradient: float
     delta_2: float
     delta_m: float
+    bounded: bool = True
+    others: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, topology: Topology, *, growths: Sequence[float], **constants: object) -> Setting:
@@ -66,15 +70,16 @@ class Setting:
         )
         strong = [] if mu else ["losses are not known to be strongly convex"]
         convex = [] if mu is not None else ["losses are not known to be convex"]
+        inside = [] if self.bounded else ["the decision set is not bounded"]
         slow = [] if 2 / 3 < (1 + 2 * u) / 3 < v < 1 else [f"2/3 < (1 + 2 u) / 3 < v < 1 fails for {u:g}, {v:g}"]
-        linked = [] if self.delta_2 < 0 else ["delta_2 = 0: the network is in pieces"]
+        linked = inside + ([] if self.delta_2 < 0 else ["delta_2 = 0: the network is in pieces"]) + list(self.others)
         growing = [] if min(self.growths) > 0 else ["varsigma > 0, which Gaussian noise does not need"]
         return {
             1: linked + order + strong + self._coupling() + (self._step(1) if mu else []),
             2: linked + order + convex + slow + self._coupling() + self._step(2),
             3: linked + order + strong,
             4: linked + order + convex + slow,
-            5: linked + order + growing,
+            5: linked + order + growing + strong + self._coupling() + (self._step(1) if mu else []),
         }
 
     def _coupling(self) -> list[str]:
@@ -94,13 +99,18 @@ class Setting:
         return pull / (2 * (L**2 + 2 * self.gradient**2)), "-delta_2 gamma_0 / (2 (L^2 + kappa^2 + D^2))"
 
     def rate(self, theorem: int) -> float:
-        """beta: tracking errors (1, 3) or instantaneous regrets (2, 4) fall like t^-beta."""
+        """beta: tracking errors (1, 3) or instantaneous regrets (2, 4) of the hidden theta fall like t^-beta.
+
+        With the smallest varsigma, as printed; Remark 9 and the proof suggest the largest.
+        """
         u, v = self.coupling.power, self.step.power
         return min(1 - v, 2 * u - 2 * min(self.growths) - 1) if theorem in (1, 3) else (1 - v) / 2
 
     def start(self, theorem: int) -> float:
         """t_0 of Theorem 3, t_0' of Theorem 4: from where on their rates hold."""
         u, v = self.coupling.power, self.step.power
+        if self.violations()[theorem]:
+            return math.inf
         first = (-3 * self.delta_m * self.coupling.scale) ** (1 / u) - 1
         power = 1 / (v - u) if theorem == 3 else 2 / (3 * v - 2 * u - 1)
         most, _ = self._largest_step(theorem)
@@ -108,8 +118,8 @@ class Setting:
         return float(np.ceil(max(first, second)))
 
     def summary(self) -> str:
-        """One line: the theorems that apply, and what the others lack."""
+        """One line: the theorems whose conditions hold, and what the others lack; all of them are about theta."""
         found = self.violations()
         holds = [str(number) for number, broken in found.items() if not broken]
         fails = [f"{number}: {broken[0]}" for number, broken in found.items() if broken]
-        return "; ".join([f"{', '.join(holds) or 'none'} apply", *fails])
+        return "; ".join([f"conditions of {', '.join(holds) or 'none'} hold", *fails])

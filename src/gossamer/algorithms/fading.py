@@ -6,7 +6,9 @@ states differ by at most Phi_t (paper 003, eq. (17) to (22); SOUNDNESS 4):
     Phi_{t+1} = q_t Phi_t + lambda_t C / (t+1),     Phi_t = 0 up to the first update
 
     convex losses, mu I <= Hessian <= L I:   q_t = max( |1 - w gamma_t - lambda_t mu|, |1 - w gamma_t - lambda_t L| )
-    losses that are only L-smooth:           q_t = |1 - w gamma_t| + lambda_t L                          (22)
+    losses that are only L-smooth:           q_t = |1 - w gamma_t - lambda_t mu| + lambda_t (L - mu)     (22)
+
+where mu is the l2 of losses that are not convex: that part of their gradient is linear. (With mu = 0 this is eq. (22).)
 
 *Proof.* theta_{t+1} = Proj( (1 - w gamma_t) theta_t - lambda_t d_t(theta_t) + what was heard ), and projections do not
 expand. d_t is a mean of t + 1 gradients of which one differs, by C at most at one point. For convex losses the rest of
@@ -49,7 +51,7 @@ class Fading:
         weight: w, the sum of the weights that a learner gives to others.
         change: C, by which the gradient of one sample that is replaced changes at most.
         smoothness: L of every sample's loss.
-        strong_convexity: mu of every sample's loss.
+        strong_convexity: mu of every sample's loss; where it is not convex, its l2.
         convex: whether losses are convex.
         delay: updates begin after so many exchanges.
 
@@ -77,7 +79,7 @@ class Fading:
         if self.convex:
             q = np.maximum(np.abs(kept - step * self.strong_convexity), np.abs(kept - step * self.smoothness))
         else:
-            q = np.abs(kept) + step * self.smoothness
+            q = np.abs(kept - step * self.strong_convexity) + step * (self.smoothness - self.strong_convexity)
         return np.where(t < self.delay, 1.0, q)
 
     def terms(self, order: Literal[1, 2], growth: float, count: int) -> Doubles:
@@ -91,6 +93,9 @@ class Fading:
         >>> round(math.sqrt(112) * endless.total(1, 0.11, None), 1)
         270.0
         """
+        return _total(self, order, growth, count)
+
+    def _total(self, order: Literal[1, 2], growth: float, count: int | None) -> float:
         if count is not None:
             return float(self.terms(order, growth, count).sum())
         last = _FIRST
@@ -150,15 +155,26 @@ class Fading:
 
     def published(self) -> Fading:
         """The recursion (19) behind Theorem 5(i): every one of the t + 1 gradients is counted as if it differed."""
-        return _Published(**{name: getattr(self, name) for name in self.__dataclass_fields__} | {"convex": False})
+        printed = {"convex": False, "strong_convexity": 0.0}
+        return _Published(**{name: getattr(self, name) for name in self.__dataclass_fields__} | printed)
 
 
 @dataclass(frozen=True)
 class _Published(Fading):
-    """Phi_{t+1} = (1 - w gamma_t + lambda_t L) Phi_t + lambda_t C."""
+    """Phi_{t+1} = (1 - w gamma_t + lambda_t L) Phi_t + lambda_t C: it does not fade, so an endless sum has no bound."""
+
+    def tail(self, order: Literal[1, 2], growth: float, count: int) -> float:
+        """Infinite."""
+        return math.inf
 
 
-@lru_cache(maxsize=64)
+@lru_cache
+def _total(fading: Fading, order: Literal[1, 2], growth: float, count: int | None) -> float:
+    """All learners of a regular network share one."""
+    return fading._total(order, growth, count)
+
+
+@lru_cache(maxsize=8)
 def _distances(fading: Fading, count: int) -> Doubles:
     """In blocks of powers of two, so that longer requests share the work of few sizes."""
     whole = 1 << max(0, count - 1).bit_length()
@@ -180,7 +196,7 @@ def _recursion(q: Doubles, added: Doubles) -> Doubles:
     for row in range(len(out)):
         out[row] += kept[row] * moved
         moved = float(out[row, -1])
-    return out.ravel()
+    return np.nan_to_num(out.ravel(), nan=math.inf)  # infinity times 0, where a long stretch grows without bound
 
 
 @dataclass(frozen=True)
@@ -217,6 +233,9 @@ class Trace(Sensitivity):
         3.78
         """
         moved = _POWER_SLACK * fading.total(order, growth, count)
+        if not math.isfinite(moved):
+            hint = "a sample's trace grows faster than it fades: take a smaller step, or features of a smaller bound"
+            raise PrivacyError.of("step", str(fading.step), "one whose budget has a number", hint)
         views = size * (count or 0)
         l1 = math.sqrt(size) * moved + spacing * views if order == 1 else math.inf
         l2 = math.sqrt(_POWER_SLACK * moved) + spacing * math.sqrt(views) if order == 2 else math.inf

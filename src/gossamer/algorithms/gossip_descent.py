@@ -3,11 +3,13 @@
     x_i(t+1) = Proj_K( sum_j P_ij x~_j(t) - lambda_t clip( grad f_{t,i}(x_i(t)) ) )       played, not noised
     x~_i(t+1) = x_i(t+1) + noise of scale rho_{t+1}                                       sent
 
-What one sample costs. Given all messages, x_i(t+1) depends on the past through the newest gradient only, so the sample
-of step k moves x(k+1) by lambda_k C and later ones by lambda_t L times the distance before (eq. (17) of paper 003
-without a hidden state). Let S_e be what a distance of 1 at message e costs from there on: S_e = 1 / rho_e + lambda_e L
-S_{e+1}. Then the sample of step k costs lambda_k C S_{k+1}, and the worst sample what is largest. No sum over k: the
-unit is one sample.
+What one sample costs. Given all messages, x_i(t+1) depends on the past through the newest gradient only. So the sample
+of step k moves x(k+1) by a = lambda_k C, and later points by
+
+    a_t = lambda_t ( min( (L - l2) a_{t-1}, C ) + l2 a_{t-1} ),
+
+because clipping keeps any two gradients within C of each other, and l2 is not clipped. It costs sum_t a_t / rho_t, and
+the guarantee is that of the sample that costs most. No sum over samples: the unit is one of them.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ from gossamer.algorithms.promises import raw_decisions, require_one_bound
 from gossamer.algorithms.steps import require_averaging
 from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Public
-from gossamer.errors import PrivacyError
 from gossamer.privacy import Clip, Sensitivity, Unit
 from gossamer.problems import Problem
 from gossamer.topology import Topology
@@ -74,21 +75,24 @@ class Growth:
         return f"(t + 1)^{self.power:g} at exchange t"
 
 
-def worst_sample(step: Public, unit: Public, smoothness: float, rounds: int) -> float:
-    """Max over k of lambda_k S_{k+1}, for C = 1 and noise of `unit`: see the top of this file.
+def worst_sample(step: Public, unit: Public, smoothness: float, rounds: int, l2: float = 0.0) -> float:
+    """The largest cost of any sample, for C = 1 and noise of `unit`: see the top of this file.
 
     >>> from gossamer.core import Rate
     >>> round(worst_sample(Rate(1.0, 1.0), Growth(0.0), 0.0, 10), 3), worst_sample(Rate(1.0), Growth(0.0), 1.0, 2)
     (1.0, 1.707...)
+    >>> round(worst_sample(Rate(1.0), Growth(0.0), math.inf, 2), 3)  # every message moves
+    1.707
     """
     exchanges = np.arange(1, rounds + 1)
     steps, units = step(exchanges), unit(exchanges)
-    ahead, most = 0.0, 0.0
-    for size, scale in zip(steps[::-1].tolist(), units[::-1].tolist(), strict=True):
-        here = 1 / scale + ahead
-        most = max(most, size * here)
-        ahead = size * smoothness * here  # what a distance of 1 one message earlier costs from this one on
-    return most
+    moved, cost = np.zeros(rounds), np.zeros(rounds)  # of the sample of every step so far
+    for now in range(rounds):
+        before = moved[:now]
+        bent = np.minimum((smoothness - l2) * before, 1.0) if math.isfinite(smoothness) else np.ones(now)
+        moved[:now], moved[now] = steps[now] * (bent + l2 * before), steps[now]
+        cost[: now + 1] += moved[: now + 1] / units[now]
+    return float(cost.max())
 
 
 def gossip_descent(
@@ -106,13 +110,9 @@ def gossip_descent(
     require_averaging(topology)
     bounded, rounds = Clip.of(clip), check_count("horizon", horizon)
     require_one_bound(bounded)
-    if problem.l2 and problem.smoothness is None:
-        raise PrivacyError.of("l2", problem.l2, "0 where the problem has no feature_bound")
-    smooth = math.inf if problem.smoothness is None else problem.smoothness
-    if math.isinf(smooth):
-        hint = "decisions carry a sample on without bound: give the problem a feature_bound"
-        raise PrivacyError.of("smoothness", None, "a smooth loss", hint)
-    moved = worst_sample(step, unit, smooth, rounds) * bounded.sensitivity(Unit.SAMPLE, problem.dim).l2
+    known = problem.smoothness
+    smooth = math.inf if known is None else known
+    moved = worst_sample(step, unit, smooth, rounds, problem.l2) * bounded.sensitivity(Unit.SAMPLE, problem.dim).l2
     mechanism = Views((problem.dim,), horizon=rounds, law="laplace", name="gradient")
     stacked = Sensitivity(l1=math.sqrt(problem.dim) * moved, l2=moved)
     release = mechanism.at_scale(stacked, gradient=check_positive("scale", scale))
@@ -121,7 +121,12 @@ def gossip_descent(
         problem=problem,
         topology=topology,
         learner=Descent(problem, bounded, mechanism),
-        guarantee=raw_decisions(release, bounded, proof=f"docs/algorithms/{name}.md"),
+        guarantee=raw_decisions(
+            release,
+            bounded,
+            proof=f"docs/algorithms/{name}.md",
+            claims="points are as if computed in exact arithmetic",
+        ),
         public={"step": step, "unit": unit},
         releases=(release,),
         parameters={"step": str(step), "clip": bounded, "noise": f"laplace, {scale:.4g} times {unit}"},

@@ -31,6 +31,8 @@ from gossamer.problems.linear import ScalarLink
 from gossamer.problems.numerics import row_norms, shrink
 
 PICKS = "picks"
+COUNTED = 2**31 - 1
+"""Samples that a counter holds; runs with more are refused."""
 _PRECISE = jax.lax.Precision.HIGHEST
 
 
@@ -177,6 +179,7 @@ class Statistics(History):
     def gradient(self, kept: Sums, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
         """(slope sum x x' theta - pull sum x y) / count."""
         total = self.slope * jnp.matmul(kept.outer[0], theta, precision=_PRECISE) - self.pull * kept.labelled[0]
+        total = jnp.where(kept.rows > 0, total, jnp.nan)  # the counter has come round: see `COUNTED`
         return total / _at_least_one(kept.rows)
 
     @property

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from gossamer.algorithms.endless_theorems import Setting
 from gossamer.algorithms.fading import Fading, Trace, Views
 from gossamer.algorithms.history import (
+    COUNTED,
     PICKS,
     Exact,
     History,
@@ -305,7 +306,8 @@ def ldp_endless(
     for name, falling in (("step", rate), ("coupling", pull)):
         if not isinstance(falling, Rate) or falling.delay:
             raise ConfigurationError(name, falling, "a Rate without a delay", "give delay=... for both")
-    check_count("batch", batch)
+    if check_count("batch", batch) > 1 and calibration == "published":
+        raise ConfigurationError("batch", batch, "1 with calibration='published'", "(19) counts every gradient in full")
     rounds = None if horizon is None else check_count("horizon", horizon, least=batch) // batch
     size = horizon if buffer is None else check_count("buffer", buffer, least=batch)
     if check_count("delay", delay, least=0) >= (rounds or math.inf):
@@ -323,6 +325,17 @@ def ldp_endless(
         smoothness=constants["smoothness"],
         strong_convexity=constants["strong_convexity"] if constants["convex"] else None,
         gradient=constants["change"] * batch / 2,
+        bounded=math.isfinite(problem.domain.radius),
+        others=tuple(
+            said
+            for said, true in (
+                ("links fail", isinstance(topology, FailingLinks)),
+                ("gradients use a part of the samples", isinstance(kept, Sampled)),
+                ("updates begin after a delay", delay > 0),
+                ("noise is not Laplace", noise != "laplace"),
+            )
+            if true
+        ),
     )
     mechanism = Views((problem.dim,), horizon=rounds, law=noise, name=_NAME)
     release = _calibrated(mechanism, fadings, growths, budgets, sigma, calibration, delta)
@@ -341,7 +354,7 @@ def ldp_endless(
             "share": Share(check_count("averaging", averaging, least=0), delay),
         },
         releases=(release, *_picking(kept)),
-        capacity=kept.size // batch if isinstance(kept, Exact) else None,
+        capacity=(kept.size if isinstance(kept, Exact) else COUNTED) // batch,
         parameters={
             "step": str(rate),
             "coupling": str(pull),
@@ -374,6 +387,8 @@ def _history(
     picks: int,
     label_bound: float | None,
 ) -> History:
+    if label_bound is not None and history != "statistics":
+        raise ConfigurationError("label_bound", label_bound, "None unless history='statistics'")
     if history in ("statistics", "polynomial"):
         if clip is not None:
             hint = "sums do not know single samples: features and labels are clipped on arrival"
@@ -414,7 +429,7 @@ def _constants(problem: Problem, kept: History, smoothness: float | None, batch:
     return trusted, {
         "change": change / batch,
         "smoothness": known if known is not None else smoothness,
-        "strong_convexity": problem.l2 if convex else 0.0,
+        "strong_convexity": problem.l2,
         "convex": convex,
     }
 
@@ -439,6 +454,8 @@ def _calibrated(
         scales = [check_positive("sigma", one) for one in _each("sigma", sigma, learners)]
         chosen = [one / math.sqrt(2) if mechanism.law == "laplace" else one for one in scales]
         stated = delta if mechanism.law == "gaussian" else 0.0
+        if mechanism.law == "gaussian" and not 0 < delta < 1:
+            raise PrivacyError.of("delta", delta, "a number between 0 and 1 with Gaussian noise")
         return replace(mechanism.at_scale(traces, **{_NAME: chosen}), deltas=(stated,) * learners)
     assert budgets is not None
     given = budgets_of(budgets, learners)
@@ -448,7 +465,9 @@ def _calibrated(
         hint = "Theorem 5(i) has Laplace noise and a number of iterations"
         raise ConfigurationError("calibration", calibration, "'tight' here", hint)
     given = given * learners if len(given) == 1 else given
-    printed = [Trace.of_views(f.published(), s, size, 1, rounds) for f, s in zip(fadings, growths, strict=True)]
+    least = min(fading.weight for fading in fadings)  # the paper's w bar, for everybody
+    each = [replace(fading, weight=least).published() for fading in fadings]
+    printed = [Trace.of_views(fading, s, size, 1, rounds) for fading, s in zip(each, growths, strict=True)]
     chosen = [trace.l1 / one.epsilon for trace, one in zip(printed, given, strict=True)]
     return replace(mechanism.at_scale(traces, **{_NAME: chosen}), deltas=(0.0,) * learners)
 

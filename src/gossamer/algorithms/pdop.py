@@ -33,7 +33,7 @@ def pdop(
     """Private distributed optimisation with noise and steps that fall geometrically; decisions are not protected.
 
     Args:
-        problem: loss and decision set, with a feature_bound: without smoothness the noise has no finite cost.
+        problem: loss and decision set; with a feature_bound a sample costs less, as it is carried on by less.
         topology: who hears whom; doubly stochastic weights.
         clip: what each sample's gradient is clipped to in Euclidean norm.
         horizon: the steps that will be played at most.

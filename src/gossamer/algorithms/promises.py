@@ -96,4 +96,4 @@ def require_one_bound(clip: Clip) -> None:
     """
     if clip.order == 1 or clip.blocks is not None:
         hint = "how far decisions that are not noised carry a sample is known for such a clip only"
-        raise ConfigurationError("clip", clip, "one bound of the Euclidean norm with calibration='published'", hint)
+        raise ConfigurationError("clip", clip, "one bound of the Euclidean norm where decisions are raw", hint)

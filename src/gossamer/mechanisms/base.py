@@ -120,10 +120,7 @@ class Mechanism(ABC):
         budgets *= len(sensitivities) if len(budgets) == 1 else 1
         each = [self.scales(sensitivities[i % len(sensitivities)], one) for i, one in enumerate(budgets)]
         for name, scale in ((name, one[name]) for one in each for name in one):
-            if scale and not _LEAST <= scale <= _MOST:
-                raise PrivacyError.of(
-                    f"scale of {name}", scale, f"{_LEAST:g} to {_MOST:g}, for float32", "change the clip"
-                )
+            _check_scale(name, scale)
         scales = {name: tuple(Scale(one[name] * _NUDGE) for one in each) for name in self.laws()}
         calibrated = Calibrated(self, sensitivities, scales)
         pure = [isinstance(loss, Pure) for loss in calibrated.losses]
@@ -139,7 +136,13 @@ class Mechanism(ABC):
         checked = {
             name: tuple(Scale(check_positive(name, one, zero=True)) for one in given) for name, given in each.items()
         }
+        for name, given in each.items():
+            for one in given:
+                _check_scale(name, one)
         known = () if sensitivity is None else sensitivity if isinstance(sensitivity, Sequence) else (sensitivity,)
+        if len({len(known or (0,)), *map(len, each.values())} - {1}) > 1:
+            allowed = "as many scales as sensitivities, or one of either for all learners"
+            raise ConfigurationError("scales", f"{len(known)} sensitivities", allowed)
         return Calibrated(self, tuple(known), checked, (0.0,) * max(len(known), *map(len, checked.values())))
 
     def touched(self, position: int | None) -> float:
@@ -174,6 +177,13 @@ class Mechanism(ABC):
         if not isinstance(released, jax.core.Tracer):
             self.require(int(released) + 1)
         return jnp.where(released < self.horizon, value, jnp.nan)
+
+
+def _check_scale(name: str, scale: float) -> None:
+    """Refuse scales that float32 does not hold."""
+    if scale and not _LEAST <= scale <= _MOST:
+        allowed = f"{_LEAST:g} to {_MOST:g}, for float32"
+        raise PrivacyError.of(f"scale of {name}", scale, allowed, "change the clip, the step or the budget")
 
 
 M_co = TypeVar("M_co", bound=Mechanism, covariant=True)

@@ -1,0 +1,467 @@
+"""The page of paper 003: its claims, figures 1 to 3, Tables I and II, and how they were run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gossamer.algorithms.fading import Fading
+from gossamer.reports import Table
+from gossamer.reproduction.claims import ONE_STREAM, RULES, Claim, Estimate, claims_table, verdicts_table
+from gossamer.reproduction.drawing import Curve, Panel
+from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.paper_003 import findings
+from gossamer.reproduction.paper_003.cases import (
+    BASE,
+    COUPLING,
+    GROWTHS,
+    MODELS,
+    NETWORK_CLIP,
+    NETWORK_GROWTHS,
+    NORM,
+    RIVALS,
+    SMOOTHNESS,
+    STEP,
+    USABLE,
+    Images,
+    Mushrooms,
+    Pictures,
+    fadings,
+    network_budget,
+    rival_budget,
+)
+from gossamer.reproduction.paper_003.experiments import (
+    EARLY,
+    SINGLE,
+    Model,
+    NetworkLab,
+    TrackingLab,
+    UsableLab,
+    mean_error,
+    slope,
+)
+from gossamer.reproduction.paper_003.findings import TABLE_1, TABLE_2, spent
+from gossamer.reproduction.paper_003.plan import Plan
+from gossamer.reproduction.store import Result, Store
+
+TITLE = "Paper 003 again: locally private learning with a finite budget for ever"
+FIGURES = (1, 2, 3)
+BANDS = "Lines are means over seeds and learners, bands one standard deviation of the seeds to either side."
+RAW = (
+    "theta is what the paper plots. It is a diagnostic of a simulator: whoever sees it besides the messages learns "
+    "everything, so it has no guarantee and is never released. y is what is sent. The averaged release is a weighted "
+    "mean of all y so far (weights grow like t^3) and costs nothing more. The rivals play x, which is raw too."
+)
+SMALLEST, LARGEST = 1e-3, 1e4  # that are drawn
+MADE_UP = (0.0, 0.01, 0.1, SMOOTHNESS)
+
+
+def reproduce(
+    store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
+) -> Page:
+    """Run what one figure needs, or everything, and write it down.
+
+    Args:
+        store: where finished parts are kept.
+        plan: how much is run.
+        figure: one of `FIGURES`; None for everything.
+        directory: of the data.
+        stand_in: run on data that need no files.
+        command: what the user typed.
+    """
+    numbers = FIGURES if figure is None else (figure,)
+    mushrooms = Mushrooms(directory, stand_in)
+    tracking, usable = TrackingLab(store, plan.mushrooms, mushrooms), UsableLab(store, plan.usable, mushrooms)
+    which: dict[int, Images] = {2: "mnist", 3: "cifar10"}
+    networks = [
+        NetworkLab(store, plan.network, Pictures(which[number], directory, stand_in, plan.network.tested))
+        for number in numbers
+        if number in which
+    ]
+    by_l2, others, parts = _mushrooms(tracking, usable) if 1 in numbers else ([], [], [])
+    for lab in networks:
+        others += findings.of_network(lab)
+        parts += [*([table_2(lab)] if lab.pictures.which == "mnist" else []), network_figure(lab)]
+    rules = (RULES, ONE_STREAM)
+    tables = [
+        Part(name, heading, rules, table=claims_table(claims))
+        for name, heading, claims in (
+            ("claims", "Mushrooms: what the paper says, and what we measured", by_l2),
+            ("claims-others", "A usable setting and networks: what is said, and what we measured", others),
+        )
+        if claims
+    ]
+    verdicts = verdicts_table(findings.flat([*by_l2, *others]))
+    how = Part("protocol", "How it was run", protocol(plan))
+    return Page(TITLE, introduction(plan), verdicts, [*tables, *parts, how], store.used, command)
+
+
+def _mushrooms(tracking: TrackingLab, usable: UsableLab) -> tuple[list[Claim], list[Claim], list[Part]]:
+    by_l2 = [*findings.of_mushrooms(tracking), *findings.of_table_1(tracking)]
+    parts = [
+        figure_1(tracking),
+        rates(tracking),
+        rivals(tracking),
+        budgets(tracking),
+        table_1(tracking),
+        usable_setting(usable),
+    ]
+    return by_l2, findings.of_usable(usable), parts
+
+
+def introduction(plan: Plan) -> tuple[str, ...]:
+    """What was run."""
+    sizes = plan.mushrooms
+    return (
+        "Five learners on a circle, w = 0.3, each trusting nobody: what leaves a learner is its parameters with noise, "
+        "and what all of it together tells about a sample is bounded for ever.",
+        f"This is the {plan.name} run: mushrooms have {sizes.rounds:,} rounds and {sizes.seeds} noise seeds (Table I: "
+        f"{sizes.table_rounds:,} rounds, {sizes.table_seeds} seeds), networks {plan.network.table_rounds:,} rounds in "
+        f"Table II, {plan.network.rounds:,} in figures 2 and 3, and {plan.network.seeds} seed(s).",
+    )
+
+
+def figure_1(lab: TrackingLab) -> Part:
+    """Tracking error and instantaneous regret for every l2, and the budgets."""
+    panels = [
+        Panel(
+            f"l2 {l2:g}",
+            f"log10 of the {label}",
+            tuple(_mushroom_curves(lab, l2, quantity)),
+            level=math.log10(mean_error(lab.endless(l2), "start", quantity)[-1]),
+        )
+        for l2 in lab.plan.l2
+        for quantity, label in (("error", "tracking error"), ("regret", "regret"))
+    ]
+    columns = ("l2", "curve", *(f"error, t={t:,}" for t in lab.at if t >= EARLY), "regret at the end")
+    rows = []
+    for l2 in lab.plan.l2:
+        for name, found, model in _curves(lab, l2):
+            errors = [value for t, value in zip(lab.at, mean_error(found, model), strict=True) if t >= EARLY]
+            rows.append((f"{l2:g}", name, *map(_short, errors), _short(mean_error(found, model, "regret")[-1])))
+    return Part(
+        "figure-1",
+        f"Figure 1: {lab.mushrooms.name}, Laplace noise (t+1)^(0.1 + 0.01 i)",
+        (RAW,),
+        panels=tuple(panels),
+        table=Table(columns, tuple(rows)),
+        notes=(
+            BANDS,
+            "Tracking error: |theta_i(t) - theta_t*|^2 with the minimiser of the mean loss of all samples so far. "
+            f"'start' plays 0 for ever: the dotted line. Drawn from {SMALLEST:g} to {LARGEST:g}.",
+        ),
+    )
+
+
+def rates(lab: TrackingLab) -> Part:
+    """Fitted slopes beside the exponents of the theorems."""
+    rows = []
+    for l2 in lab.plan.l2:
+        found, theory = lab.endless(l2), findings.theory(lab.mushrooms.problem(l2))
+        for model, title in MODELS.items():
+            rows.append(
+                (
+                    f"{l2:g}",
+                    title,
+                    f"{-slope(found, model):.3f}",
+                    f"{theory.rate(3):.2f}",
+                    f"{-slope(found, model, 'regret'):.3f}",
+                    f"{theory.rate(4):.3f}",
+                    f"{theory.start(3):.1e}",
+                )
+            )
+    columns = ("l2", "model", "fitted, error", "beta, Theorems 1, 3", "fitted, regret", "beta, Theorems 2, 4", "t_0")
+    return Part(
+        "rates",
+        "Rates: fitted from round 100 on, beside those of the theorems",
+        table=Table(columns, tuple(rows)),
+        notes=(
+            "Fitted: the error falls like t^-fitted (negative: it rises). beta is an exponent of an upper bound. t_0 "
+            "is the round from which Theorem 3 says anything: far beyond any run, because it is the ratio of "
+            "lambda_0 to its limit to the power 1 / (v - u) = 8.3. No run can see it; what is seen is that errors "
+            "fall before it.",
+        ),
+    )
+
+
+def rivals(lab: TrackingLab) -> Part:
+    """Their steps, errors and budgets."""
+    rows = []
+    for l2 in lab.plan.l2:
+        problem = lab.mushrooms.problem(l2)
+        for name, title in RIVALS.items():
+            converging = lab.converging(name, l2)
+            kinds = {"least error": lab.chosen(name, l2)}
+            if converging:
+                kinds |= {"largest that converges": converging[0], "smallest that converges": converging[-1]}
+            for kind, step in kinds.items():
+                error = mean_error(lab.rival(name, l2, step), "raw")[-1]
+                cost = rival_budget(name, problem, step, lab.plan.rounds)
+                note = kind if converging else f"{kind}; none converges"
+                rows.append((f"{l2:g}", title, note, f"{step:g}", _short(error), _short(cost)))
+    columns = ("l2", "rival", "which step", "step", "tracking error at the end", "budget")
+    text = (
+        "The paper's rule is the largest step of which the double does not converge. A step converges here where the "
+        "run ends nearer to the optimum than 0 is. On factors of 2 from "
+        f"{lab.plan.steps[0]:g} to {lab.plan.steps[-1]:g} the rule has no answer: steps that fall like 1/t, or "
+        "geometrically, recover from almost any start, so the largest that converges is the end of the grid. Figure 1 "
+        "and the claims take the step with the least error at the end.",
+        "Budgets are bounds on what the messages of the whole run cost one sample of one learner, the paper's own "
+        "adjacency. They are finite and stop growing: a sample enters one gradient, and what it leaves behind "
+        "shrinks with the steps. The paper says that they grow to infinity; they do where every round is counted as "
+        "if its data had changed. None of it covers decisions: x is played raw.",
+        "DOLA and PDOP have noise that falls; with the noise of Algorithm 1 DOLA would be DSGD.",
+    )
+    return Part("rivals", "Figure 1: the rivals", text, table=Table(columns, tuple(rows)))
+
+
+def budgets(lab: TrackingLab) -> Part:
+    """Per learner: Theorem 5(i), eq. (22) and the tight recursion."""
+    rounds = lab.plan.rounds
+    dim = lab.mushrooms.dim
+    unit = Fading(STEP, COUPLING, weight=0.6, change=2.0, smoothness=0.25)
+    plain = {"Theorem 5(i)": unit.published(), "eq. (22)": replace(unit, convex=False), "tight": unit}
+    settings = {f"rows as they are, l2 {l2:g}": fadings(lab.mushrooms.problem(l2)) for l2 in lab.plan.l2}
+    settings["rows of norm 1, clip 1, no l2"] = plain
+    rows = [
+        (
+            name,
+            str(learner + 1),
+            *(_short(spent(each, dim, growth, rounds)) for each in kinds.values()),
+            *(_short(spent(kinds[kind], dim, growth, None)) for kind in ("eq. (22)", "tight")),
+        )
+        for name, kinds in settings.items()
+        for learner, growth in enumerate(GROWTHS)
+    ]
+    columns = ("setting", "learner", *(f"{name}, {rounds:,} rounds" for name in plain))
+    columns += ("eq. (22), for ever", "tight, for ever")
+    return Part(
+        "budgets",
+        "Cumulative budgets at the noise of figure 1",
+        (
+            "C = 2 sqrt(21) and L = 21/4 + l2 for rows as they are (nothing is clipped), C = 2 and L = 1/4 for rows of "
+            "norm 1. Theorem 5(i) counts every past gradient as if it differed. Noise x times larger costs 1/x.",
+        ),
+        panels=tuple(Panel(f"l2 {l2:g}", "cumulative budget", _spending(lab, l2)) for l2 in lab.plan.l2),
+        table=Table(columns, tuple(rows)),
+        notes=("'no bound': no proof that the sum is finite, or it is too large for a number.",),
+    )
+
+
+def table_1(lab: TrackingLab) -> Part:
+    """Iterations and budgets by noise level."""
+    rows = []
+    for level in lab.plan.levels:
+        paper = TABLE_1.get(level)
+        row = [f"x{level:g}", *(("-", "-") if paper is None else (f"{paper[0]:g}", f"{paper[1]:,}"))]
+        for l2 in lab.plan.table_l2:
+            found, problem = lab.iterations(l2, level), lab.mushrooms.problem(l2)
+            stays = [t for t in found["stays"] if t is not None]
+            row += [_counts(found["first"], lab.plan.table_rounds), _counts(found["stays"], lab.plan.table_rounds)]
+            cost = spent(
+                fadings(problem)["tight"],
+                problem.dim,
+                GROWTHS[0],
+                max(1, round(float(np.mean(stays)))) if len(stays) == len(found["stays"]) else None,
+                level * BASE["Table I"],
+            )
+            row.append(_short(cost) + ("" if len(stays) == len(found["stays"]) else " (for ever)"))
+        rows.append(tuple(row))
+    columns = ["noise", "paper: budget", "paper: iterations"]
+    for l2 in lab.plan.table_l2:
+        columns += [f"l2 {l2:g}: first", f"l2 {l2:g}: stays", f"l2 {l2:g}: tight budget"]
+    return Part(
+        "table-1",
+        "Table I: iterations until |mean_i theta_i(t) - theta_t*| <= 1, base level Lap(0.1 (t+1)^(0.1 + 0.01 i))",
+        table=Table(tuple(columns), tuple(rows)),
+        notes=(
+            "First: the first round with a distance of at most 1. Stays: the round from which on it is, to the end "
+            f"of the run ({lab.plan.table_rounds:,} rounds; optima every round up to 100, then every percent). Mean "
+            "over seeds. Budget: tight, learner 1, up to the round of 'stays'. The paper's budgets would need "
+            "sqrt(n) C of about 0.18, where n = 112 and C is at least the largest difference of two gradients: they "
+            "cannot be reached from what it states. They also do not fall like 1 / noise, as budgets of equal length "
+            "would.",
+        ),
+    )
+
+
+def usable_setting(lab: UsableLab) -> Part:
+    """Accuracy and loss of every model, each learner's own and the mean."""
+    rows = []
+    for kind in USABLE:
+        found = lab.found(kind)
+        for model, title in MODELS.items():
+            for place, t in enumerate(found["at"]):
+                cells = []
+                for whose in ("own", "mean"):
+                    for score in ("accuracy", "loss"):
+                        values = np.array(found["scores"][model][whose][score])[:, place]
+                        cells.append(_mean(values.reshape(len(values), -1).mean(axis=1).tolist()))
+                rows.append((kind, f"{found['scale']:.3g}", title, f"{t:,}", *cells))
+    columns = ("budget", "noise", "model", "round", "own: accuracy", "own: loss", "mean: accuracy", "mean: loss")
+    return Part(
+        "usable",
+        f"A usable setting: {lab.mushrooms.name}, rows of norm 1, endless horizon",
+        (
+            "Not in the paper. Growth 0, a delay of 200 rounds, steps 4 / t^0.52 (or as said), coupling 1 / t^0.51, "
+            "clip 1, ball of radius 20, no l2. Own: the mean over the five learners of each one's own model. Mean: "
+            "one model, the mean of the five. Held-out records. The budget is per occurrence of a record. By round "
+            f"{SINGLE:,} none has occurred twice; after that a record may, and costs as much again.",
+            "A pure budget of 10 is not usable: its noise has to pay sqrt(112) more, and for every term. The "
+            "exponents of the Gaussian setting are poor for it (v - u must be large where noise does not grow); v = "
+            "0.9 is the best of those tried.",
+        ),
+        table=Table(columns, tuple(rows)),
+        notes=("Exponents, delay and radius were tuned on these data, which no budget covers.",),
+    )
+
+
+def table_2(lab: NetworkLab) -> Part:
+    """The network at several noise levels."""
+    rows: list[tuple[str, ...]] = []
+    dim = lab.pictures.problem.dim
+    for level in lab.plan.levels:
+        paper = TABLE_2[level]
+        attacked = lab.attack(level)
+        error = "not run" if attacked is None else _mean(attacked["error"])
+        rows.append((f"x{level:g}", "paper", f"{paper[0]:g}", f"{paper[1]:g}", "", "", f"{paper[2]:g}"))
+        for model, title in MODELS.items():
+            rows.append((f"x{level:g}", title, *_scores(lab.table(level, model)), error if model == "noised" else ""))
+    plain = lab.attack(0.0)
+    for guess, key in (("first message", "error"), ("a guess: all black", "black")):
+        rows.append(("none", guess, "", "", "", "", "not run" if plain is None else _mean(plain[key])))
+    columns = ("noise", "model", "training, own", "test, own", "training, mean", "test, mean", "DLG error")
+    costs = "; ".join(
+        f"L = {smooth:g}: {network_budget(dim, lab.plan.table_rounds, BASE['Table II'], GROWTHS[0], smooth):.2g}"
+        for smooth in MADE_UP
+    )
+    return Part(
+        "table-2",
+        f"Table II: the network on {lab.pictures.name}, {lab.plan.table_rounds:,} rounds, base level "
+        "Lap(0.05 (t+1)^(0.1 + 0.01 i))",
+        (
+            f"{dim:,} parameters. Gradients are means over {lab.plan.picks} past samples drawn at random, each "
+            f"clipped to {NETWORK_CLIP:g}; for networks every guarantee is heuristic. Nobody knows how smooth the "
+            f"losses are. By eq. (22) the noise x1 costs learner 1 an epsilon of: {costs}. Even of linear losses (L = "
+            "0) nothing is left to protect; and an endless horizon has no bound, because coupling 0.01 / t^0.7 does "
+            "not outweigh steps 1 / t^0.71.",
+        ),
+        table=Table(columns, tuple(rows)),
+        notes=(
+            "Training: on all samples seen. Own: the mean over the learners of each one's own model. Mean: the mean "
+            "of the five. DLG: mean squared error of the image found from a learner's first message, by an attacker "
+            "who knows the label; mean over five learners.",
+        ),
+    )
+
+
+def network_figure(lab: NetworkLab) -> Part:
+    """Figure 2 or 3: test accuracy along the run."""
+    found: dict[str, Result | None] = {f"Algorithm 1, {title}": lab.endless(model) for model, title in MODELS.items()}
+    found |= {title: lab.rival(name) for name, title in RIVALS.items()}
+    there = {name: each for name, each in found.items() if each is not None}
+    number = 2 if lab.pictures.which == "mnist" else 3
+    panel = Panel("test accuracy", "mean of the learners' own", tuple(_tested(*each) for each in there.items()))
+    columns = ("curve", "training, own", "test, own", "training, mean", "test, mean")
+    rows = [(name, *_scores(each)) for name, each in found.items()]
+    cost = network_budget(
+        lab.pictures.problem.dim, lab.plan.rounds, BASE["figures 2 and 3"], NETWORK_GROWTHS[0], SMOOTHNESS
+    )
+    return Part(
+        f"figure-{number}",
+        f"Figure {number}: the network on {lab.pictures.name}, {lab.plan.rounds:,} rounds",
+        (
+            "Noise Lap(sqrt(2) (t+1)^(0.1 + 0.02 i)), steps 1 / (t+1)^0.71, coupling 0.01 / (t+1)^0.7. DSGD: the "
+            "same steps, and the noise of learner 1 for all. DOLA: noise 0.07 / (0.2 (t+1)), steps 1 / (t+1). PDOP: "
+            f"noise 0.5 * 0.98^t, steps 0.5 * 0.96^t. By eq. (22), if L were {SMOOTHNESS:g}, learner 1 would have an "
+            f"epsilon of {cost:.2g}; rivals have no bound at all.",
+        ),
+        panels=(panel,) if there else (),
+        table=Table(columns, tuple(rows)),
+        notes=(BANDS,),
+    )
+
+
+def protocol(plan: Plan) -> tuple[str, ...]:
+    """What the paper does not say, and what was taken."""
+    return (
+        "Mushrooms: all 8,124 records, split by label (learners 1 to 3 have label 0, 4 and 5 label 1), each as often "
+        "as the rounds need: 2,000 rounds are 10,000 samples, so some occur twice. Rows are as they are, with norm "
+        f"sqrt(21); the clip is {NORM:.4g}, the largest gradient there is, so nothing is clipped, as in the paper. "
+        "Its r_i is not stated: l2 is 0.01, 0.1 and 1. One sample per learner and round. theta_t* by Newton's method.",
+        "The start is public, so the first message carries no noise here (y(0) = theta(0)); the paper adds noise to "
+        "it, with coupling gamma_0 = 1, which raises the error of the first rounds and with it what later ones are "
+        "compared with.",
+        "The paper does not state the noise of DOLA and PDOP on mushrooms: they have that of figures 2 and 3. DOLA: "
+        "steps c / (t+1), as its noise falls; DSGD: c / (t+1), noise (t+1)^0.11 for all learners; PDOP: c * 0.96^t.",
+        f"Networks: {plan.network.picks} past samples per gradient, clip {NETWORK_CLIP:g}, no decision set (the "
+        "paper's ball has a radius of 1e5). 40 % of class i go to learner i mod 5, the rest evenly to the others; "
+        "images as often as rounds need.",
+    )
+
+
+def _curves(lab: TrackingLab, l2: float) -> list[tuple[str, Result, Model]]:
+    found = lab.endless(l2)
+    own: list[tuple[str, Result, Model]] = [(title, found, model) for model, title in MODELS.items()]
+    theirs: list[tuple[str, Result, Model]] = [
+        (title, lab.rival(name, l2, lab.chosen(name, l2)), "raw") for name, title in RIVALS.items()
+    ]
+    return [*own, *theirs, ("start", found, "start")]
+
+
+def _mushroom_curves(lab: TrackingLab, l2: float, quantity: str) -> list[Curve]:
+    since = lab.at.index(EARLY)
+    curves = []
+    for name, found, model in _curves(lab, l2):
+        runs = np.mean(found["models"][model][quantity], axis=2)[:, since:]
+        if model != "start":
+            curves.append(_banded(name, lab.at[since:], np.log10(np.clip(runs, SMALLEST, LARGEST))))
+    return curves
+
+
+def _banded(name: str, x: Sequence[float], runs: np.ndarray) -> Curve:
+    mean, spread = runs.mean(axis=0), runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(runs.shape[1])
+    return Curve(name, x, mean.tolist(), (mean - spread).tolist(), (mean + spread).tolist())
+
+
+def _tested(name: str, found: Result) -> Curve:
+    return _banded(name, found["rounds"], np.mean(found["test"], axis=2))
+
+
+def _spending(lab: TrackingLab, l2: float) -> tuple[Curve, ...]:
+    """The tight budgets of two learners, and those of the rivals whose bounds can be drawn beside them."""
+    problem, times = lab.mushrooms.problem(l2), lab.at
+    tight = fadings(problem)["tight"]
+    spending = {
+        f"Algorithm 1, learner {i + 1}": [spent(tight, problem.dim, GROWTHS[i], t) for t in times]
+        for i in (0, len(GROWTHS) - 1)
+    }
+    for name in ("dsgd", "dola"):
+        spending[f"{RIVALS[name]}, step 0.5"] = [rival_budget(name, problem, 0.5, t) for t in times]
+    return tuple(Curve(name, times, values, values, values) for name, values in spending.items())
+
+
+def _scores(found: Result | None) -> list[str]:
+    if found is None:
+        return ["not run"] * 4
+    own = [_mean([float(np.mean(seed)) for seed in found["training"]]), _mean(findings.tested(found))]
+    return own + [_mean([float(np.mean(seed)) for seed in found[name]]) for name in ("mean training", "mean test")]
+
+
+def _counts(found: Sequence[int | None], rounds: int) -> str:
+    there = [t for t in found if t is not None]
+    if len(there) < len(found):
+        return f"> {rounds:,}" if not there else f"{len(there)} of {len(found)} runs"
+    return f"{float(np.mean(there)):,.0f}"
+
+
+def _short(value: float) -> str:
+    return "no bound" if math.isinf(value) else f"{value:.4g}"
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{values[0]:.3f}" if len(values) == 1 else str(Estimate.of(values)).replace(" ± ", "\u00a0±\u00a0")
