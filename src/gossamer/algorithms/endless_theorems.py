@@ -109,12 +109,12 @@ class Setting:
     def start(self, theorem: int) -> float:
         """t_0 of Theorem 3, t_0' of Theorem 4: from where on their rates hold."""
         u, v = self.coupling.power, self.step.power
-        if self.violations()[theorem]:
+        if not 0 < u < v:
             return math.inf
         first = (-3 * self.delta_m * self.coupling.scale) ** (1 / u) - 1
-        power = 1 / (v - u) if theorem == 3 else 2 / (3 * v - 2 * u - 1)
+        margin = v - u if theorem == 3 else (3 * v - 2 * u - 1) / 2
         most, _ = self._largest_step(theorem)
-        second = (self.step.scale / most) ** power - 1 if most and power > 0 else math.inf
+        second = (self.step.scale / most) ** (1 / margin) - 1 if most and margin > 0 else math.inf
         return float(np.ceil(max(first, second)))
 
     def summary(self) -> str:

@@ -134,7 +134,11 @@ def fadings(problem: Problem) -> Mapping[str, Fading]:
     smooth = problem.smoothness
     assert smooth is not None  # there is a feature_bound
     tight = Fading(STEP, COUPLING, weight=0.6, change=2 * NORM, smoothness=smooth, strong_convexity=problem.l2)
-    return {"Theorem 5(i)": tight.published(), "eq. (22)": replace(tight, convex=False), "tight": tight}
+    return {
+        "Theorem 5(i)": tight.published(),
+        "eq. (22)": replace(tight, convex=False, strong_convexity=0.0),
+        "tight": tight,
+    }
 
 
 def rival(name: str, problem: Problem, step: float, rounds: int) -> Algorithm:
