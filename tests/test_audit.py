@@ -331,14 +331,18 @@ class Halved:
         return self.full.draw(name, spec, scales, start, stop) * np.float32(0.5)
 
 
-# dpsda_ps is dpsda_c with a mass in every message: here only what masses enter, and `gossamer audit` runs all of it.
-WITH_MASSES = ("re-leak", "published: re-leak")
+# Some algorithms share learners and noise with others: here the attacks on what is theirs; `gossamer audit` runs all.
+THEIRS = {
+    "dpsda_ps": ("re-leak", "published: re-leak"),
+    "dp_push_sum_dual_averaging": ("re-leak", "published: re-leak", "published: decision"),
+    "dp_subgradient_rescaling": ("re-leak", "published: re-leak", "published: decision"),
+}
 ALL = [
     (name, attack)
     for attacks in (ATTACKS, MECHANISMS)
     for name, each in attacks.items()
     for attack in each
-    if name != "dpsda_ps" or attack.name in WITH_MASSES
+    if attack.name in THEIRS.get(name, (attack.name,))
 ]
 
 

@@ -105,8 +105,7 @@ def test_debug_equals_compiled(name):
 def test_chunking_changes_nothing(name):
     """Another chunk length is another compiled program, which may round the last bit differently."""
     whole = run(name)
-    for chunk in (1, 8):
-        assert_same_run(run(name, chunk=chunk), whole, rtol=1e-5, atol=1e-6)
+    assert_same_run(run(name, chunk=3), whole, rtol=1e-5, atol=1e-6)
 
 
 @every_algorithm
