@@ -84,7 +84,8 @@ class Fading:
 
     def terms(self, order: Literal[1, 2], growth: float, count: int) -> Doubles:
         """(Phi_t / (t+1)^growth)^order for t = 1, ..., count."""
-        return np.asarray((self.distances(count) / np.arange(2.0, count + 2) ** growth) ** order)
+        with np.errstate(over="ignore"):
+            return np.asarray((self.distances(count) / np.arange(2.0, count + 2) ** growth) ** order)
 
     def total(self, order: Literal[1, 2], growth: float, count: int | None) -> float:
         """The sum of the first `count` terms; None: of all, terms and a proven bound on the rest.
@@ -97,7 +98,8 @@ class Fading:
 
     def _total(self, order: Literal[1, 2], growth: float, count: int | None) -> float:
         if count is not None:
-            return float(self.terms(order, growth, count).sum())
+            with np.errstate(over="ignore"):
+                return float(self.terms(order, growth, count).sum())
         last = _FIRST
         while True:
             added, rest = self.total(order, growth, last), self.tail(order, growth, last)
@@ -183,7 +185,8 @@ def _distances(fading: Fading, count: int) -> Doubles:
     t = np.arange(whole, dtype=np.int64)
     share = 1.0 if isinstance(fading, _Published) else 1.0 / (t + 1)
     added = np.where(t < fading.delay, 0.0, fading.step(t + 1) * fading.change * share)
-    return _recursion(fading.contraction(t), added)
+    with np.errstate(over="ignore", invalid="ignore"):  # what grows without bound ends at infinity
+        return _recursion(fading.contraction(t), added)
 
 
 def _recursion(q: Doubles, added: Doubles) -> Doubles:

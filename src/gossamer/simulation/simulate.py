@@ -265,9 +265,6 @@ def check_run(
     for name, given in (("steps", steps), ("every", every), ("chunk", chunk)):
         if given is not None:
             check_count(name, given)
-    if algorithm.coordinates is not None and not stream.shared:
-        hint = f"{algorithm.name} learners control coordinates of one objective: use streams.common"
-        raise ConfigurationError("stream", "samples of its own for every learner", "one batch common to all", hint)
     _check_privacy(algorithm, stream, steps)
     if stream.length is not None and steps > stream.length:
         raise DataError(f"{steps} steps were asked for, and the stream has {stream.length} steps")
