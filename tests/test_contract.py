@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
+import re
 from typing import get_type_hints
 
 import jax
@@ -190,6 +192,13 @@ def test_learning_beats_not_learning(name):
 def test_decisions_stay_in_the_decision_set(name):
     domain = instances.problem().domain
     assert jax.vmap(domain.contains)(jnp.asarray(run(name).transcript["decisions"].reshape(-1, instances.DIM))).all()
+
+
+@every_algorithm
+def test_assumptions_name_code_that_exists(name):
+    """An auditor looks there: `module.Class.function`, perhaps with arguments or words after it."""
+    for assumption in instances.algorithm(name).guarantee.assumptions:
+        assert pkgutil.resolve_name(re.split("[:(]", assumption.enforced_by)[0]) is not None
 
 
 @every_algorithm

@@ -33,7 +33,8 @@ from gossamer import (
 from gossamer.algorithms import dpsda_c, dpsda_ps
 from gossamer.algorithms.dpsda_c import corollary_1, theorem_3
 from gossamer.algorithms.dpsda_ps import corollary_2, theorem_5
-from gossamer.algorithms.dual_averaging import Lagged, reach, smallest_mass
+from gossamer.algorithms.dual_averaging import reach, smallest_mass
+from gossamer.algorithms.schedules import Lagged
 from gossamer.auditing.attacks.dpsda import NETWORKS
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.core import Rate
@@ -760,7 +761,7 @@ def test_streams_must_be_common_and_in_batches_as_declared():
     made = make(batch=3)
     with pytest.raises(ConfigurationError, match="stream: got 'batches of 1'; allowed: batches of 3"):
         run(made, batch=1)
-    with pytest.raises(ConfigurationError, match="stream: got 'samples of its own for every learner'"):
+    with pytest.raises(PrivacyError, match="stream: got 'samples of its own for every learner'"):
         simulate(make(), streams.random_signs(N, DIM, seed=0), 3, **QUIET)
 
 

@@ -20,7 +20,6 @@ from typing import Any
 from gossamer.algorithms.dual_averaging import (
     NAME,
     DualAveraging,
-    Lagged,
     PublishedDual,
     Releaked,
     TightDual,
@@ -30,6 +29,7 @@ from gossamer.algorithms.dual_averaging import (
     smallest_mass,
 )
 from gossamer.algorithms.promises import Calibration, noised_once, published_horizon, raw_decisions, require_one_bound
+from gossamer.algorithms.schedules import Lagged
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Rate
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent

@@ -22,7 +22,6 @@ from gossamer.algorithms.dual_averaging import (
     ERROR,
     NAME,
     DualAveraging,
-    Lagged,
     Own,
     PublishedDual,
     Releaked,
@@ -32,6 +31,7 @@ from gossamer.algorithms.dual_averaging import (
     smallest_mass,
 )
 from gossamer.algorithms.promises import Calibration, published_horizon, require_one_bound
+from gossamer.algorithms.schedules import Lagged
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Rate
 from gossamer.errors import ConfigurationError, PrivacyError

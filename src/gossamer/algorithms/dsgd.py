@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 
-from gossamer.algorithms.gossip_descent import Growth, gossip_descent
+from gossamer.algorithms.gossip_descent import gossip_descent
+from gossamer.algorithms.schedules import Growth
 from gossamer.checks import check_positive
 from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Clip

@@ -22,10 +22,9 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from gossamer.checks import check_count
-from gossamer.core import Learner, Now, Public, Rate
+from gossamer.core import Learner, Now, Public
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Additive, Independent
 from gossamer.privacy import Clip, NoiseSpec, Sensitivity
@@ -263,6 +262,8 @@ def reach(step: Public, horizon: int, stretch: float) -> float:
         stretch: weight G / w: how much a difference of duals grows in one exchange at step 1; infinite where the loss
             is not known to be smooth.
 
+    >>> from gossamer.algorithms.schedules import Lagged
+    >>> from gossamer.core import Rate
     >>> [round(7 * reach(Lagged(Rate(1.0)), 500, 7 * G), 1) for G in (0.01, 0.05, 0.25, 1.0)]
     [7.5, 10.6, 54.7, 441.5]
     """
@@ -273,24 +274,6 @@ def reach(step: Public, horizon: int, stretch: float) -> float:
         moved = min(1.0, stretch * float(size) * moved)
         total += moved
     return total
-
-
-@dataclass(frozen=True)
-class Lagged:
-    """A rate one exchange late, as paper 002 writes it: y(t) is made with alpha(t-1), and alpha(0) is alpha(1).
-
-    >>> Lagged(Rate(1.0))(np.array([1, 2, 5]))
-    array([1. , 1. , 0.5])
-    """
-
-    rate: Rate
-
-    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The rate of the exchange before each."""
-        return self.rate(np.maximum(t - 1, 1))
-
-    def __str__(self) -> str:
-        return str(self.rate).replace("t^", "max(t-1, 1)^").replace("(t + ", "(max(t-1, 1) + ")
 
 
 def smallest_mass(topology: Topology, exchanges: int) -> float:

@@ -54,6 +54,7 @@ class Fading:
         strong_convexity: mu of every sample's loss; where it is not convex, its l2.
         convex: whether losses are convex.
         delay: updates begin after so many exchanges.
+        full: whether all t + 1 gradients of a mean are counted as if they differed, as eq. (19) does.
 
     >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
     >>> round(math.sqrt(112) * mushrooms.total(1, 0.11, 2000), 1)  # SOUNDNESS 4: 241.7
@@ -68,6 +69,7 @@ class Fading:
     strong_convexity: float = 0.0
     convex: bool = True
     delay: int = 0
+    full: bool = False
 
     def distances(self, count: int) -> Doubles:
         """Phi_1, ..., Phi_count."""
@@ -94,25 +96,17 @@ class Fading:
         >>> round(math.sqrt(112) * endless.total(1, 0.11, None), 1)
         270.0
         """
-        return _total(self, order, growth, count)
-
-    def _total(self, order: Literal[1, 2], growth: float, count: int | None) -> float:
         if count is not None:
-            with np.errstate(over="ignore"):
-                return float(self.terms(order, growth, count).sum())
-        last = _FIRST
-        while True:
-            added, rest = self.total(order, growth, last), self.tail(order, growth, last)
-            if rest <= _CLOSE * added:
-                return added + rest
-            if last >= _LAST:
-                break
+            return _sum(self, order, growth, count)
+        last, rest = _FIRST, math.inf
+        while rest > _CLOSE * _sum(self, order, growth, last) and last < _LAST:
             last *= 4
+            rest = self.tail(order, growth, last)
         if math.isinf(rest):
             raise PrivacyError.of(
                 "horizon", None, "a number of steps", f"an endless one needs that {self._why_endless(order, growth)}"
             )
-        return added + rest
+        return _sum(self, order, growth, last) + rest
 
     def tail(self, order: Literal[1, 2], growth: float, count: int) -> float:
         """A bound on the sum of all terms after `count`; infinite where there is no proof.
@@ -129,6 +123,8 @@ class Fading:
         """
         u, v, s = self.coupling.power, self.step.power, 1 + self.step.power - self.coupling.power
         if self.step.delay or self.coupling.delay or count <= self.delay or not self._settled(count):
+            return math.inf
+        if self.full:  # it does not fade
             return math.inf
         if u >= 1 or (not self.convex and u > v):  # what holds at N must hold from there on
             return math.inf
@@ -157,23 +153,14 @@ class Fading:
 
     def published(self) -> Fading:
         """The recursion (19) behind Theorem 5(i): every one of the t + 1 gradients is counted as if it differed."""
-        printed = {"convex": False, "strong_convexity": 0.0}
-        return _Published(**{name: getattr(self, name) for name in self.__dataclass_fields__} | printed)
-
-
-@dataclass(frozen=True)
-class _Published(Fading):
-    """Phi_{t+1} = (1 - w gamma_t + lambda_t L) Phi_t + lambda_t C: it does not fade, so an endless sum has no bound."""
-
-    def tail(self, order: Literal[1, 2], growth: float, count: int) -> float:
-        """Infinite."""
-        return math.inf
+        return replace(self, convex=False, strong_convexity=0.0, full=True)
 
 
 @lru_cache
-def _total(fading: Fading, order: Literal[1, 2], growth: float, count: int | None) -> float:
-    """All learners of a regular network share one."""
-    return fading._total(order, growth, count)
+def _sum(fading: Fading, order: Literal[1, 2], growth: float, count: int) -> float:
+    """Of the first terms: all learners of a regular network share one."""
+    with np.errstate(over="ignore"):
+        return float(fading.terms(order, growth, count).sum())
 
 
 @lru_cache(maxsize=8)
@@ -183,7 +170,7 @@ def _distances(fading: Fading, count: int) -> Doubles:
     if whole != count:
         return _distances(fading, whole)
     t = np.arange(whole, dtype=np.int64)
-    share = 1.0 if isinstance(fading, _Published) else 1.0 / (t + 1)
+    share = 1.0 if fading.full else 1.0 / (t + 1)
     added = np.where(t < fading.delay, 0.0, fading.step(t + 1) * fading.change * share)
     with np.errstate(over="ignore", invalid="ignore"):  # what grows without bound ends at infinity
         return _recursion(fading.contraction(t), added)
@@ -223,7 +210,7 @@ class Trace(Sensitivity):
     spacing: float = 0.0
 
     def __post_init__(self) -> None:
-        """Nothing to check: made by `of`."""
+        """Nothing to check: made by `of_views`, which does."""
 
     @classmethod
     def of_views(

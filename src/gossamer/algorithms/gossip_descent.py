@@ -30,6 +30,8 @@ from gossamer.privacy import Clip, Sensitivity, Unit
 from gossamer.problems import Problem
 from gossamer.topology import Topology
 
+Doubles = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Descent(PublishedOGD):
@@ -38,46 +40,10 @@ class Descent(PublishedOGD):
     released = frozenset({"x"})  # played as it is, which is why the guarantee is against those who see no decision
 
 
-@dataclass(frozen=True)
-class Geometric:
-    """scale * ratio^t at exchange t = 1, 2, ...
-
-    >>> Geometric(2.0, 0.5)(np.array([1, 2]))
-    array([1. , 0.5])
-    """
-
-    scale: float
-    ratio: float
-
-    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The value at each exchange."""
-        return np.asarray(self.scale * self.ratio ** t.astype(np.float64))
-
-    def __str__(self) -> str:
-        return f"{self.scale:.4g} * {self.ratio:g}^t at exchange t"
-
-
-@dataclass(frozen=True)
-class Growth:
-    """(t + 1)^power at exchange t = 1, 2, ...
-
-    >>> Growth(0.5)(np.array([3, 8]))
-    array([2., 3.])
-    """
-
-    power: float
-
-    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The value at each exchange."""
-        return np.asarray((t + 1).astype(np.float64) ** self.power)
-
-    def __str__(self) -> str:
-        return f"(t + 1)^{self.power:g} at exchange t"
-
-
 def worst_sample(step: Public, unit: Public, smoothness: float, rounds: int, l2: float = 0.0) -> float:
     """The largest cost of any sample, for C = 1 and noise of `unit`: see the top of this file.
 
+    >>> from gossamer.algorithms.schedules import Growth
     >>> from gossamer.core import Rate
     >>> round(worst_sample(Rate(1.0, 1.0), Growth(0.0), 0.0, 10), 3), worst_sample(Rate(1.0), Growth(0.0), 1.0, 2)
     (1.0, 1.707...)
@@ -86,13 +52,33 @@ def worst_sample(step: Public, unit: Public, smoothness: float, rounds: int, l2:
     """
     exchanges = np.arange(1, rounds + 1)
     steps, units = step(exchanges), unit(exchanges)
-    moved, cost = np.zeros(rounds), np.zeros(rounds)  # of the sample of every step so far
-    for now in range(rounds):
-        before = moved[:now]
-        bent = np.minimum((smoothness - l2) * before, 1.0) if math.isfinite(smoothness) else np.ones(now)
-        moved[:now], moved[now] = steps[now] * (bent + l2 * before), steps[now]
-        cost[: now + 1] += moved[: now + 1] / units[now]
-    return float(cost.max())
+    if math.isinf(smoothness):  # every gradient may differ by C, so the first sample costs most
+        return _costs(steps, units, smoothness, l2, samples=1)[0]
+    bends = np.flatnonzero(smoothness * steps > 1)
+    early = int(bends[-1]) + 1 if len(bends) else 0
+    grown = _costs(steps, units, smoothness, l2, samples=early)
+    return max([*grown, _unclipped(steps[early:], units[early:], smoothness)])
+
+
+def _costs(steps: Doubles, units: Doubles, smoothness: float, l2: float, samples: int) -> list[float]:
+    """What the first samples cost, whose trace may grow until the clip stops it."""
+    moved, cost = np.zeros(samples), np.zeros(samples)
+    for now, (size, scale) in enumerate(zip(steps.tolist(), units.tolist(), strict=True)):
+        bent = np.minimum((smoothness - l2) * moved, 1.0) if math.isfinite(smoothness) else 1.0
+        moved = np.where(np.arange(samples) < now, size * (bent + l2 * moved), 0.0)
+        moved[now : now + 1] = size
+        cost += moved / scale
+    return [float(one) for one in cost]
+
+
+def _unclipped(steps: Doubles, units: Doubles, smoothness: float) -> float:
+    """The largest cost of samples whose trace only shrinks: backwards, from what a distance of 1 costs later on."""
+    ahead, most = 0.0, 0.0
+    for size, scale in zip(steps[::-1].tolist(), units[::-1].tolist(), strict=True):
+        here = 1 / scale + ahead
+        most = max(most, size * here)
+        ahead = size * smoothness * here
+    return most
 
 
 def gossip_descent(

@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from gossamer.algorithms.endless_theorems import Setting
 from gossamer.algorithms.fading import Fading, Trace, Views
@@ -37,7 +36,8 @@ from gossamer.algorithms.history import (
     logistic_sums,
     zero_rows_are_silent,
 )
-from gossamer.algorithms.promises import Calibration
+from gossamer.algorithms.promises import Calibration, require_one_bound
+from gossamer.algorithms.schedules import Delayed, Growth, Share
 from gossamer.algorithms.steps import require_averaging
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Every, Learner, Now, Rate
@@ -183,47 +183,6 @@ class Raw(Endless):
         return state.theta
 
 
-@dataclass(frozen=True)
-class Delayed:
-    """A rate that is zero for the first `delay` exchanges, while samples are gathered.
-
-    >>> Delayed(Rate(1.0), 2)(np.array([1, 2, 4]))
-    array([0. , 0. , 0.5])
-    """
-
-    rate: Rate
-    delay: int
-
-    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The rate at each exchange."""
-        return np.asarray(np.where(t <= self.delay, 0.0, self.rate(t)), np.float64)
-
-
-@dataclass(frozen=True)
-class Time:
-    """t + 2 at exchange t + 1: what the growth of the noise is a power of."""
-
-    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
-        """One more than the number of the exchange."""
-        return (t + 1).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Share:
-    """The share of the newest y in an average whose weights grow like t^power, counted from the delay on.
-
-    >>> Share(1, 0)(np.array([1, 2, 3]))
-    array([1.        , 0.66666667, 0.5       ])
-    """
-
-    power: int
-    delay: int
-
-    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
-        """1 until the delay is over."""
-        return np.asarray((1 + self.power) / (np.maximum(t - self.delay, 1) + self.power), np.float64)
-
-
 def ldp_endless(
     problem: Problem,
     topology: Topology,
@@ -317,6 +276,12 @@ def ldp_endless(
     trusted, constants = _constants(problem, kept, smoothness, batch)
     own = tuple(float(one) for one in network.sparse().diagonal())
     fadings = [Fading(rate, pull, weight=1 - weight, delay=delay, **constants) for weight in own]
+    lacking = {
+        "links fail": isinstance(topology, FailingLinks),
+        "gradients use a part of the samples": isinstance(kept, Sampled),
+        "updates begin after a delay": delay > 0,
+        "noise is not Laplace": noise != "laplace",
+    }
     theory = Setting.of(
         network,
         growths=growths,
@@ -326,16 +291,7 @@ def ldp_endless(
         strong_convexity=constants["strong_convexity"] if constants["convex"] else None,
         gradient=constants["change"] * batch / 2,
         bounded=math.isfinite(problem.domain.radius),
-        others=tuple(
-            said
-            for said, true in (
-                ("links fail", isinstance(topology, FailingLinks)),
-                ("gradients use a part of the samples", isinstance(kept, Sampled)),
-                ("updates begin after a delay", delay > 0),
-                ("noise is not Laplace", noise != "laplace"),
-            )
-            if true
-        ),
+        others=tuple(said for said, true in lacking.items() if true),
     )
     mechanism = Views((problem.dim,), horizon=rounds, law=noise, name=_NAME)
     release = _calibrated(mechanism, fadings, growths, budgets, sigma, calibration, delta)
@@ -350,7 +306,7 @@ def ldp_endless(
         public={
             "step": Delayed(rate, delay),
             "coupling": Delayed(pull, delay),
-            "time": Time(),
+            "time": Growth(1.0),
             "share": Share(check_count("averaging", averaging, least=0), delay),
         },
         releases=(release, *_picking(kept)),
@@ -395,8 +351,7 @@ def _history(
             raise ConfigurationError("clip", clip, f"None with history={history!r}", hint)
         return logistic_sums(problem) if history == "polynomial" else least_squares_sums(problem, label_bound)
     bounded = Clip.of(clip)
-    if bounded.blocks is not None or bounded.order == 1:
-        raise ConfigurationError("clip", clip, "one bound of the Euclidean norm")
+    require_one_bound(bounded)
     if size is None:
         hint = "all samples are kept; 'statistics' and 'polynomial' need constant memory"
         raise ConfigurationError("buffer", None, f"a number of samples with history={history!r}", hint)
@@ -469,7 +424,7 @@ def _calibrated(
     each = [replace(fading, weight=least).published() for fading in fadings]
     printed = [Trace.of_views(fading, s, size, 1, rounds) for fading, s in zip(each, growths, strict=True)]
     chosen = [trace.l1 / one.epsilon for trace, one in zip(printed, given, strict=True)]
-    return replace(mechanism.at_scale(traces, **{_NAME: chosen}), deltas=(0.0,) * learners)
+    return mechanism.at_scale(traces, **{_NAME: chosen})
 
 
 def _promise(
@@ -503,9 +458,7 @@ def _promise(
             clipped,
             smooth,
             whole,
-            Assumption(
-                "what is sent and played are functions of noised parameters", f"{__name__}.{publish.capitalize()}"
-            ),
+            Assumption("what is sent and played are functions of noised parameters", f"{__name__}.Endless.speak"),
         ),
         proof="docs/algorithms/ldp_endless.md",
     )

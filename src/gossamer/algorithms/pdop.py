@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from gossamer.algorithms.gossip_descent import Geometric, gossip_descent
+from gossamer.algorithms.gossip_descent import gossip_descent
+from gossamer.algorithms.schedules import Geometric
 from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError

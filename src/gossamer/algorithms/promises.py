@@ -92,8 +92,8 @@ def require_one_bound(clip: Clip) -> None:
     >>> require_one_bound(Clip(l1=1.0))
     Traceback (most recent call last):
         ...
-    gossamer.errors.ConfigurationError: clip: got Clip(l1=1.0); allowed: one bound of the Euclidean norm ...
+    gossamer.errors.ConfigurationError: clip: got Clip(l1=1.0); allowed: one bound of the Euclidean norm. How far ...
     """
     if clip.order == 1 or clip.blocks is not None:
-        hint = "how far decisions that are not noised carry a sample is known for such a clip only"
-        raise ConfigurationError("clip", clip, "one bound of the Euclidean norm where decisions are raw", hint)
+        hint = "how far points that are not noised carry a sample is known for such a clip only"
+        raise ConfigurationError("clip", clip, "one bound of the Euclidean norm", hint)
