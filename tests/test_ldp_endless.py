@@ -312,13 +312,23 @@ def sums_gradients(slope, pull):
     return gradients
 
 
-def reference(made, stream, draws, gradients, *, step, coupling, growth, batch=1, delay=0, l2=0.0, radius=2.0):
-    """Algorithm 1 in double precision: theta(1), ... and y(1), ..., axes (exchange, learner, coordinate)."""
+def reference(
+    made, stream, draws, gradients, *, step, coupling, growth, batch=1, delay=0, l2=0.0, radius=2.0, start="public"
+):
+    """Algorithm 1 in double precision: theta(1), ... and y(1), ..., axes (exchange, learner, coordinate).
+
+    From y(0) on where the start is noised.
+    """
     n, steps, dim = stream.x.shape[1], len(stream.x) // batch, stream.x.shape[2]
     base = getattr(made.topology, "base", made.topology).matrix()
     scales = [one.value for one in made.scales_of("parameters")]
     theta, y, up = np.zeros((n, dim)), np.zeros((n, dim)), np.ones((n, n))
-    thetas, ys = [], []
+    thetas, ys, early = [], [], start == "noised"
+    if early:
+        y = theta + np.array(scales)[:, None] * draws.normal[:, 0]
+        up = made.topology.matrix(0) > 0
+        thetas.append(theta)
+        ys.append(y)
     for t in range(steps):
         rate, pull = step[0] / (t + 1) ** step[1], coupling[0] / (t + 1) ** coupling[1]
         if t < delay:
@@ -327,15 +337,15 @@ def reference(made, stream, draws, gradients, *, step, coupling, growth, batch=1
         for i in range(n):
             x, labels = stream.x[: (t + 1) * batch, i], stream.y[: (t + 1) * batch, i]
             if "picks" in made.scales:
-                rows = np.floor(draws.uniform[i, t] * np.float32(len(x))).astype(int)
+                rows = np.floor(draws.uniform[i, t + early] * np.float32(len(x))).astype(int)
                 x, labels = x[rows], labels[rows]
             mean = gradients(theta[i], x.astype(float), labels.astype(float)).mean(axis=0) + l2 * theta[i]
             heard = sum(base[i, j] * ((y[j] if up[i, j] else y[i]) - theta[i]) for j in range(n) if j != i)
             moved[i] = in_ball(radius)(theta[i] + pull * heard - rate * mean)
         theta = moved
         sizes = np.array([scale * (t + 2) ** one for scale, one in zip(scales, growth, strict=True)])
-        y = theta + sizes[:, None] * draws.normal[:, t]
-        up = made.topology.matrix(t) > 0
+        y = theta + sizes[:, None] * draws.normal[:, t + early]
+        up = made.topology.matrix(t + early) > 0
         thetas.append(theta)
         ys.append(y)
     return np.array(thetas), np.array(ys)
@@ -373,13 +383,18 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_it_is_algorithm_1(name):
+NOISED_STARTS = ("exact", "batch, delay", "failing links", "statistics", "sampled")
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [(name, "public") for name in VARIANTS] + [(name, "noised") for name in NOISED_STARTS]
+)
+def test_it_is_algorithm_1(name, start):
     options = {"problem": problem(), "topology": RING, "sigma": 0.2, "clip": 1.0, "growth": 0.1} | VARIANTS[name]
     loss, network, batch = options.pop("problem"), options.pop("topology"), options.get("batch", 1)
-    steps, step, coupling = 24 * batch, (0.8, 0.77), (0.9, 0.65)
-    stream, draws = data(steps, targets=name == "statistics"), Draws(24)
-    rates = {"step": Rate(*step), "coupling": Rate(*coupling), "horizon": steps}
+    steps, step, coupling, early = 24 * batch, (0.8, 0.77), (0.9, 0.65), int(start == "noised")
+    stream, draws = data(steps, targets=name == "statistics"), Draws(24 + early)
+    rates = {"step": Rate(*step), "coupling": Rate(*coupling), "horizon": steps, "start": start}
     gradients = {
         "statistics": sums_gradients(2.0, 2.0),
         "polynomial": lambda theta, x, y: sums_gradients(slope_error(2.0)[0], 0.5)(theta, x, 2 * y - 1),
@@ -390,9 +405,10 @@ def test_it_is_algorithm_1(name):
     made = ldp_endless(loss, network, publish=publish, **rates, **options)
     run = simulate(made, stream, steps, record=["messages", "decisions"], noise=lambda seed: draws, **QUIET)
     delay = options.get("delay", 0)
-    given_rates = {"step": step, "coupling": coupling, "growth": growth, "batch": batch, "delay": delay}
+    given_rates = {"step": step, "coupling": coupling, "growth": growth, "batch": batch, "delay": delay, "start": start}
     thetas, ys = reference(made, stream, draws, gradients, l2=loss.l2, **given_rates)
-    mean = averages(ys, options.get("averaging", 3), delay)
+    mean = averages(ys[early:], options.get("averaging", 3), delay)
+    mean = np.concatenate([np.zeros((early, 5, DIM)), mean])  # y(0) is no part of it
     played = {"raw": thetas, "noised": ys, "averaged": mean}[publish]
     assert_allclose(run.transcript["messages"], ys, atol=1e-4)
     assert_allclose(run.transcript["decisions"][1:], np.apply_along_axis(in_ball(2.0), -1, played[:-1]), atol=1e-4)
@@ -412,6 +428,83 @@ def test_noise_has_the_size_that_is_said_and_grows():
         assert part.size == 25_000
         assert abs(np.mean(np.square(part, dtype=np.float64)) - 1) < 5 * math.sqrt(5 / part.size)
         assert abs(part.mean(dtype=np.float64)) < 5 / math.sqrt(part.size)
+
+
+def test_a_noised_start_has_the_noise_of_its_time():
+    """Two-sided: the first message is Laplace noise of deviation 0.3, 25,000 draws; a false alarm of 6e-7 each."""
+    dim = 5000
+    made = ldp_endless(
+        problems.Linear(dim), RING, sigma=0.3, growth=0.25, clip=1.0, horizon=1, start="noised", publish="raw"
+    )
+    stream = Given(np.ones((1, 5, dim), np.float32), np.zeros((1, 5), np.float32))
+    run = simulate(made, stream, 1, record=["messages", "decisions"], **QUIET)
+    assert run.transcript["messages"].shape == (2, 5, dim)
+    assert not run.transcript["decisions"].any()  # theta has not moved before the first sample
+    draws = run.transcript["messages"][0].astype(np.float64) / 0.3
+    assert abs(np.mean(draws**2) - 1) < 5 * math.sqrt(5 / draws.size)
+    assert abs(draws.mean()) < 5 / math.sqrt(draws.size)
+    assert abs(np.abs(draws).mean() - math.sqrt(0.5)) < 5 * math.sqrt(0.5 / draws.size)  # a Gaussian has 0.8
+
+
+def test_a_noised_start_is_the_same_for_both_engines():
+    made = ldp_endless(problem(), topology.complete(2), sigma=0.2, history="polynomial", start="noised")
+    stream = data(2, learners=2)
+    runs = [simulate(made, stream, 2, record=["messages"], debug=debug, **QUIET) for debug in (False, True)]
+    assert runs[0].transcript["messages"].shape == (3, 2, DIM)
+    assert_allclose(runs[0].transcript["messages"], runs[1].transcript["messages"], atol=1e-5)
+    assert_allclose(runs[0].decisions, runs[1].decisions, atol=1e-5)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("horizon", [60, None])
+def test_a_noised_start_costs_nothing_and_is_counted_as_one_more_message(noise, horizon):
+    """Message e holds theta(e-1): what is stated after e messages is at least the sum of e - 1 terms, and at most e."""
+    options = {"clip": 1.0, "horizon": horizon, "buffer": 60, "noise": noise, "growth": 0.1}
+    budget = Budget(2.0, 1e-5 if noise == "gaussian" else 0.0)
+    early, plain = (ldp_endless(problem(), RING, budgets=budget, start=s, **options) for s in ("noised", "public"))
+    assert early.guarantee.basis == "proven"
+    assert early.guarantee.horizon == horizon
+    assert early.guarantee.epsilon <= 2.0
+    scales = [each.scales["parameters"][0].value for each in (early, plain)]
+    assert scales[1] <= scales[0] <= 1.02 * scales[1]
+    same = ldp_endless(problem(), RING, sigma=[scales[0] * (math.sqrt(2) if noise == "laplace" else 1)] * 5, **options)
+    for messages in (1, 2, 5, 60):
+        stated, true, more = (
+            each.releases[0].spent(count).epsilon(budget.delta)
+            for each, count in ((early, messages), (same, messages - 1), (same, messages))
+        )
+        assert true <= stated <= more * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"horizon": 9}, "steps: got 10; allowed: at most the horizon of 9"),
+        ({"buffer": 9}, "steps: got '11 exchanges'; allowed: at most 10 exchanges"),
+        ({"horizon": 9, "buffer": 10, "publish": "raw"}, "horizon"),
+    ],
+)
+def test_a_noised_start_takes_no_sample_and_no_more_of_them_are_let_in(options, says):
+    """Also over an endless horizon."""
+    made = ldp_endless(problem(), RING, sigma=0.1, clip=1.0, start="noised", **options)
+    run = simulate(made, data(9), 9, **QUIET)
+    assert np.isfinite(run.decisions).all()
+    assert run.messages == 10 * 10
+    with pytest.raises((PrivacyError, ConfigurationError), match=says):
+        simulate(made, data(10), 10, **QUIET)
+
+
+def test_a_noised_start_is_described_and_a_public_one_is_not():
+    options = {"sigma": 1.0, "clip": 1.0, "horizon": 9}
+    plain, early = (ldp_endless(problem(), RING, start=s, **options).describe() for s in ("public", "noised"))
+    assert "  start: noised\n" in early
+    assert "start:" not in plain
+
+
+def test_a_noised_start_has_the_published_noise_of_as_many_samples():
+    options = {"budgets": Budget(1.0), "clip": 1.0, "horizon": 9, "calibration": "published"}
+    early, plain = (ldp_endless(problem(), RING, start=s, **options) for s in ("noised", "public"))
+    assert early.scales == plain.scales
 
 
 # -- histories ---------------------------------------------------------------------------------------------------------
@@ -672,6 +765,16 @@ SUMS = {"history": "statistics", "clip": None}
         ({"batch": 20}, ConfigurationError, "horizon: got 10; allowed: a whole number of at least 20"),
         ({"delay": -1}, ConfigurationError, "delay: got -1"),
         ({"averaging": -1}, ConfigurationError, "averaging: got -1"),
+        ({"start": "random"}, ConfigurationError, "start: got 'random'"),
+        ({"picks": 8}, ConfigurationError, "picks: got 8; allowed: 32 unless history='sampled'. It has no effect"),
+        ({"averaging": 1, "publish": "noised"}, ConfigurationError, "averaging: got 1; allowed: 3 unless publish="),
+        ({"delta": 1e-6}, ConfigurationError, "delta: got 1e-06; allowed: 1e-05 unless sigma is given and noise="),
+        ({"delta": 1e-6, "budgets": None, "sigma": 1.0}, ConfigurationError, "delta: got 1e-06; allowed: 1e-05 unless"),
+        (
+            {"delta": 1e-6, "budgets": Budget(1.0, 1e-6), "noise": "gaussian"},
+            ConfigurationError,
+            "delta: got 1e-06; allowed: 1e-05 unless",
+        ),
         ({"growth": -0.1}, ConfigurationError, "growth: got -0.1"),
         ({"growth": (0.1, 0.2)}, ConfigurationError, "growth: got .*one for each of 5 learners"),
         ({"sigma": 1.0}, PrivacyError, "budgets: got .*allowed: either budgets or sigma"),

@@ -179,7 +179,7 @@ class Statistics(History):
     def gradient(self, kept: Sums, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
         """(slope sum x x' theta - pull sum x y) / count."""
         total = self.slope * jnp.matmul(kept.outer[0], theta, precision=_PRECISE) - self.pull * kept.labelled[0]
-        total = jnp.where(kept.rows > 0, total, jnp.nan)  # the counter has come round: see `COUNTED`
+        total = jnp.where(kept.rows >= 0, total, jnp.nan)  # the counter has come round: see `COUNTED`
         return total / _at_least_one(kept.rows)
 
     @property

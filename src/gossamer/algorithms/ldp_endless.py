@@ -1,6 +1,6 @@
 """Locally private learning that never ends, with a finite budget for each learner (paper 003, Algorithm 1).
 
-For t = 0, 1, ..., with theta_i(0) public and y_i(0) = theta_i(0):
+For t = 0, 1, ..., with theta_i(0) public and y_i(0) = theta_i(0) (start="noised": with noise of size sigma_i):
 
     d_i(t) = (1/(t+1)) sum_{k<=t} grad l(theta_i(t), xi_i(k))               all samples so far, clipped      line 4
     theta_i(t+1) = Proj( theta_i(t) + gamma_t sum_j w_ij (y_j(t) - theta_i(t)) - lambda_t d_i(t) )   hidden    lines 7-8
@@ -37,10 +37,10 @@ from gossamer.algorithms.history import (
     zero_rows_are_silent,
 )
 from gossamer.algorithms.promises import Calibration, require_one_bound
-from gossamer.algorithms.schedules import Delayed, Growth, Share
+from gossamer.algorithms.schedules import Delayed, Growth, Share, Shifted
 from gossamer.algorithms.steps import require_averaging
 from gossamer.checks import check_choice, check_count, check_positive
-from gossamer.core import Algorithm, Every, Learner, Now, Rate
+from gossamer.core import Algorithm, Every, Learner, Now, Phases, Public, Rate, Segment
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated
 from gossamer.privacy import (
@@ -60,7 +60,10 @@ from gossamer.topology.time_varying import FailingLinks
 Noise = Literal["laplace", "gaussian"]
 Kept = Literal["exact", "statistics", "polynomial", "sampled"]
 Publish = Literal["averaged", "noised", "raw"]
+Start = Literal["public", "noised"]
 _NAME = "parameters"
+_PICKS, _AVERAGING, _DELTA = 32, 3, 1e-5  # defaults of options that not every setting uses
+_BEFORE = {"step": 0.0, "coupling": 0.0, "time": 1.0, "share": 0.0}  # at an exchange before the first sample
 
 
 class State(NamedTuple):
@@ -197,14 +200,15 @@ def ldp_endless(
     step: Rate | None = None,
     coupling: Rate | None = None,
     delay: int = 0,
+    start: Start = "public",
     noise: Noise = "laplace",
     history: Kept = "exact",
-    picks: int = 32,
+    picks: int = _PICKS,
     label_bound: float | None = None,
     smoothness: float | None = None,
     publish: Publish = "averaged",
-    averaging: int = 3,
-    delta: float = 1e-5,
+    averaging: int = _AVERAGING,
+    delta: float = _DELTA,
     calibration: Calibration = "tight",
 ) -> Algorithm:
     """Locally private online learning with a finite budget for each learner, also over an endless horizon.
@@ -223,6 +227,8 @@ def ldp_endless(
         step: lambda_t, by default 1 / (t+1)^0.77.
         coupling: gamma_t, by default 1 / (t+1)^0.65.
         delay: exchanges in which samples are only gathered. A first sample alone would move theta by lambda_0 C.
+        start: "public": all know theta(0), and nothing is sent before the first sample. "noised": an exchange before it
+            sends theta(0) with noise, as in the paper. That protects nothing, and is there for comparisons with it.
         noise: "laplace" (pure) or "gaussian" (needs a delta; need not grow: growth=0).
         history: "exact": all samples in a buffer, for linear models. "statistics": sums, for least squares.
             "polynomial": sums, for logistic regression with a slope that is linear in the score. "sampled": all samples
@@ -257,9 +263,11 @@ def ldp_endless(
         ("noise", noise, Noise),
         ("history", history, Kept),
         ("publish", publish, Publish),
+        ("start", start, Start),
         ("calibration", calibration, Calibration),
     ):
         check_choice(field, given, choices)
+    _require_used(picks, history, averaging, publish, delta, given_sigma=sigma is not None and noise == "gaussian")
     network = _network(topology)
     n, rate, pull = topology.learners, step or Rate(1.0, 0.77), coupling or Rate(1.0, 0.65)
     for name, falling in (("step", rate), ("coupling", pull)):
@@ -293,8 +301,20 @@ def ldp_endless(
         bounded=math.isfinite(problem.domain.radius),
         others=tuple(said for said, true in lacking.items() if true),
     )
-    mechanism = Views((problem.dim,), horizon=rounds, law=noise, name=_NAME)
-    release = _calibrated(mechanism, fadings, growths, budgets, sigma, calibration, delta)
+    # A first message without data is counted like one more at the end. Message e then holds theta(e-1) with noise that
+    # grew to e^growth and costs Phi_{e-1} / e^growth, the term before the one counted for it: no sum of first terms is
+    # below what it stands for.
+    early = int(start == "noised")
+    mechanism = Views((problem.dim,), horizon=None if rounds is None else rounds + early, law=noise, name=_NAME)
+    release = _calibrated(mechanism, fadings, growths, rounds, budgets, sigma, calibration, delta)
+    public: dict[str, Public] = {
+        "step": Delayed(rate, delay),
+        "coupling": Delayed(pull, delay),
+        "time": Growth(1.0),
+        "share": Share(check_count("averaging", averaging, least=0), delay),
+    }
+    if early:
+        public = {name: Shifted(schedule, _BEFORE[name]) for name, schedule in public.items()}
     makes: dict[Publish, type[Endless]] = {"averaged": Averaging, "noised": Noised, "raw": Raw}
     return Algorithm(
         name="ldp_endless",
@@ -302,15 +322,10 @@ def ldp_endless(
         topology=topology,
         learner=makes[publish](problem, kept, mechanism, own, growths),
         guarantee=_promise(release, kept, trusted, horizon, publish),
-        schedule=Every(batch),
-        public={
-            "step": Delayed(rate, delay),
-            "coupling": Delayed(pull, delay),
-            "time": Growth(1.0),
-            "share": Share(check_count("averaging", averaging, least=0), delay),
-        },
+        schedule=Phases((Segment(1, 0), Segment(COUNTED, batch))) if early else Every(batch),
+        public=public,
         releases=(release, *_picking(kept)),
-        capacity=(kept.size if isinstance(kept, Exact) else COUNTED) // batch,
+        capacity=(kept.size if isinstance(kept, Exact) else COUNTED) // batch + early,
         parameters={
             "step": str(rate),
             "coupling": str(pull),
@@ -319,9 +334,21 @@ def ldp_endless(
             "clip": kept.clip if kept.clip else "samples on arrival",
             "noise": f"{noise}, growing like t^{_range(growths)}, {calibration}",
             "publish": publish,
+            **({"start": start} if early else {}),
             "theorems": theory.summary(),
         },
     )
+
+
+def _require_used(picks: int, history: Kept, averaging: int, publish: Publish, delta: float, given_sigma: bool) -> None:
+    """Refuse options that change nothing."""
+    for field, given, default, used, needs in (
+        ("picks", picks, _PICKS, history == "sampled", "history='sampled'"),
+        ("averaging", averaging, _AVERAGING, publish == "averaged", "publish='averaged'"),
+        ("delta", delta, _DELTA, given_sigma, "sigma is given and noise='gaussian'"),
+    ):
+        if given != default and not used:
+            raise ConfigurationError(field, given, f"{default:g} unless {needs}", "it has no effect here")
 
 
 def _network(topology: Topology) -> FixedTopology:
@@ -393,6 +420,7 @@ def _calibrated(
     mechanism: Views,
     fadings: Sequence[Fading],
     growths: Sequence[float],
+    rounds: int | None,
     budgets: Budget | Sequence[Budget] | None,
     sigma: float | Sequence[float] | None,
     calibration: Calibration,
@@ -401,8 +429,8 @@ def _calibrated(
     """Noise for the budgets, or the budgets of the noise: exactly one is given."""
     if (budgets is None) == (sigma is None):
         raise PrivacyError.of("budgets", budgets, "either budgets or sigma", "the other follows from it")
-    order, size, rounds, learners = mechanism.order, mechanism.shape[0], mechanism.horizon, len(fadings)
-    traces = [Trace.of_views(f, s, size, order, rounds) for f, s in zip(fadings, growths, strict=True)]
+    order, size, learners = mechanism.order, mechanism.shape[0], len(fadings)
+    traces = [Trace.of_views(f, s, size, order, mechanism.horizon) for f, s in zip(fadings, growths, strict=True)]
     if sigma is not None:
         if calibration == "published":
             raise ConfigurationError("calibration", calibration, "'tight' with sigma", "the noise is as given")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.core import Rate
+from gossamer.core import Public, Rate
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,22 @@ class Delayed:
     def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
         """The rate at each exchange."""
         return np.asarray(np.where(t <= self.delay, 0.0, self.rate(t)), np.float64)
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """A schedule one exchange late, with a value of its own at the first exchange, which no sample precedes.
+
+    >>> Shifted(Rate(1.0), first=0.0)(np.array([1, 2, 5]))
+    array([0. , 1. , 0.5])
+    """
+
+    schedule: Public
+    first: float
+
+    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What the schedule has at the exchange before each."""
+        return np.asarray(np.where(t == 1, self.first, self.schedule(np.maximum(t - 1, 1))), np.float64)
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Mushrooms:
 def endless(problem: Problem, rounds: int, level: float) -> Algorithm:
     """Algorithm 1 at Laplace noise level * (t+1)^(0.1 + 0.01 i), which plays theta: for curves, not for release.
 
-    The clip is the largest gradient there is, so that nothing is clipped: as in the paper.
+    As in the paper, y(0) has noise too. The clip is the largest gradient there is, so that nothing is clipped.
 
     >>> endless(problems.Logistic(3, feature_bound=NORM, l2=0.1), 50, 1.0).guarantee.basis
     'none'
@@ -122,6 +122,7 @@ def endless(problem: Problem, rounds: int, level: float) -> Algorithm:
         horizon=rounds,
         step=STEP,
         coupling=COUPLING,
+        start="noised",
         publish="raw",
     )
 

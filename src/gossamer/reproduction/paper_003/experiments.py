@@ -110,12 +110,20 @@ def averaged(sent: Doubles, delay: int = 0) -> Doubles:
     return out
 
 
-def trajectories(run: Run, start: Doubles) -> dict[Publish, Doubles]:
-    """theta(t) and y(t), t = 0, 1, ..., of a recorded run that plays theta; axes (seed, t, learner, coordinate)."""
-    theta = np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1)
-    sent = run.transcript["messages"]
+def played(run: Run, rounds: int) -> Doubles:
+    """Decisions 0, 1, ..., `rounds`, axes (seed, t, learner, coordinate); what came before any sample is left out."""
+    decisions = np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1)
+    return decisions[:, -rounds - 1 :].astype(np.float64)
+
+
+def trajectories(run: Run, start: Doubles, rounds: int) -> dict[Publish, Doubles]:
+    """theta(t) and y(t), t = 0, 1, ..., of a recorded run that plays theta; axes (seed, t, learner, coordinate).
+
+    y(0) is the start where nothing was sent before the first sample.
+    """
+    sent = run.transcript["messages"].astype(np.float64)
     first = np.broadcast_to(start, (sent.shape[0], 1, *sent.shape[2:]))
-    return {"raw": theta.astype(np.float64), "noised": np.concatenate([first, sent], axis=1).astype(np.float64)}
+    return {"raw": played(run, rounds), "noised": np.concatenate([first, sent], axis=1)[:, -rounds - 1 :]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +148,7 @@ class TrackingLab:
 
         def compute() -> Result:
             run = self._run(algorithm, stream, self.plan.rounds)
-            models = trajectories(run, problem.initial_decision())
+            models = trajectories(run, problem.initial_decision(), self.plan.rounds)
             models["averaged"] = averaged(models["noised"])
             found = {name: self._measure(problem, stream, models[name][:, self.at]) for name in MODELS}
             still = np.zeros((1, len(self.at), 1, problem.dim))
@@ -157,8 +165,7 @@ class TrackingLab:
 
         def compute() -> Result:
             run = self._run(algorithm, stream, self.plan.rounds, ("decisions",))
-            played = np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1)
-            found = self._measure(problem, stream, played[:, self.at].astype(np.float64))
+            found = self._measure(problem, stream, played(run, self.plan.rounds)[:, self.at])
             return {"at": self.at, "models": {"raw": found}, "seconds": round(run.wall_time, 2)}
 
         title = f"figure 1, {RIVALS[name]}, l2 {l2:g}, step {step:g}"
@@ -190,9 +197,8 @@ class TrackingLab:
 
         def compute() -> Result:
             run = self._run(algorithm, stream, rounds, ("decisions",), seeds)
-            theta = np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1)
             times = _looked_at(rounds)
-            gaps = theta[:, times].mean(axis=2) - self._optima(problem, stream, times)
+            gaps = played(run, rounds)[:, times].mean(axis=2) - self._optima(problem, stream, times)
             near = np.linalg.norm(gaps, axis=-1) <= 1
             stays = np.flip(np.logical_and.accumulate(np.flip(near, axis=1), axis=1), axis=1)
             return {name: [_first(times, row) for row in rows] for name, rows in (("first", near), ("stays", stays))}
@@ -288,7 +294,7 @@ class UsableLab:
         def compute() -> Result:
             options: dict[str, Any] = {"seeds": list(range(self.plan.seeds)), "measure": "local", "progress": False}
             run = simulate(algorithm, stream, self.plan.rounds, record=("decisions", "messages"), **options)
-            models = trajectories(run, problem.initial_decision())
+            models = trajectories(run, problem.initial_decision(), self.plan.rounds)
             models["averaged"] = averaged(models["noised"], DELAY)
             scores = {name: self._scores(problem, models[name][:, self.at]) for name in MODELS}
             return {"at": self.at, "scores": scores, "scale": algorithm.scales["parameters"][0].value}
