@@ -17,7 +17,9 @@ DIM = 5
 QUIET = {"seed": 0, "progress": False}
 
 
-def problem() -> Problem:
+def problem(name: str = "pd_ogd") -> Problem:
+    if REGISTRY[name].losses == "experts":
+        return problems.Experts(DIM)
     return problems.Logistic(DIM, l2=0.01, feature_bound=2.0, domain=sets.L2Ball(3.0))
 
 
@@ -39,7 +41,7 @@ def algorithm(name: str, learners: int = 5, order: list[int] | None = None) -> A
     if entry.data == "common":  # renamed learners control what they did before
         owners = np.repeat(np.arange(learners), [len(part) for part in np.array_split(np.arange(DIM), learners)])
         options["coordinates"] = np.asarray(order or range(learners))[owners]
-    return entry.make(problem(), network(name, learners, order), **options)
+    return entry.make(problem(name), network(name, learners, order), **options)
 
 
 TOPOLOGIES = {
@@ -86,5 +88,7 @@ def stream(
     y = (x @ rng.normal(size=DIM) + rng.normal(size=learners) > 0).astype(np.int32)
     if REGISTRY[name].data == "common":
         return Given(x[:, :1], y[:, :1], shared=True)
+    if REGISTRY[name].losses == "experts":
+        x = 1 / (1 + np.exp(-x)).astype(np.float32)
     place = np.argsort(order) if order is not None else np.arange(learners)
     return Given(x[:, place], y[:, place])

@@ -16,6 +16,11 @@ from gossamer.algorithms.dp_subgradient_rescaling import dp_subgradient_rescalin
 from gossamer.algorithms.dpsda_c import dpsda_c
 from gossamer.algorithms.dpsda_ps import dpsda_ps
 from gossamer.algorithms.dsgd import dsgd
+from gossamer.algorithms.experts import summed
+from gossamer.algorithms.fed_ope_stoch import fed_ope_stoch
+from gossamer.algorithms.fed_svt import fed_svt
+from gossamer.algorithms.follow_the_leader import follow_the_leader
+from gossamer.algorithms.hedge import hedge
 from gossamer.algorithms.ldp_endless import ldp_endless
 from gossamer.algorithms.local_ogd import local_ogd
 from gossamer.algorithms.noisy_ogd import noisy_ogd
@@ -24,6 +29,7 @@ from gossamer.algorithms.pd_ftgl import pd_ftgl
 from gossamer.algorithms.pd_ocg import pd_ocg
 from gossamer.algorithms.pd_ogd import pd_ogd
 from gossamer.algorithms.pdop import pdop
+from gossamer.algorithms.shrinking_dartboard import shrinking_dartboard
 from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Budget
 
@@ -38,6 +44,7 @@ class Entry:
         summary: one line for tables.
         example: options that make a small instance, for the contract tests and the documentation.
         data: "own": every learner has samples of its own. "common": all see the same batches.
+        losses: "any": a problem of any kind. "experts": it predicts from experts.
     """
 
     make: Callable[..., Algorithm]
@@ -45,6 +52,7 @@ class Entry:
     summary: str
     example: Mapping[str, object]
     data: Literal["own", "common"] = "own"
+    losses: Literal["any", "experts"] = "any"
 
 
 REGISTRY: Mapping[str, Entry] = {
@@ -120,6 +128,35 @@ REGISTRY: Mapping[str, Entry] = {
         "private gradient descent with row-stochastic weights (Xiong et al. 2020)",
         {"budget": Budget(50.0), "clip": 1.0},
     ),
+    "fed_ope_stoch": Entry(
+        fed_ope_stoch,
+        "server",
+        "experts with losses of one law: private Frank-Wolfe (paper 004)",
+        {"budget": Budget(20.0), "horizon": 1000, "trust": "local"},
+        losses="experts",
+    ),
+    "fed_svt": Entry(
+        fed_svt,
+        "server",
+        "experts of which one loses little: sparse vectors (paper 004)",
+        {"budget": Budget(20.0), "horizon": 1000, "phase": 3},
+        losses="experts",
+    ),
+    "shrinking_dartboard": Entry(
+        shrinking_dartboard,
+        "server",
+        "experts against any adversary (Asi et al. 2022)",
+        {"budget": Budget(5.0, 1e-3), "horizon": 1000, "phase": 3},
+        losses="experts",
+    ),
+    "follow_the_leader": Entry(
+        follow_the_leader,
+        "server",
+        "the expert that lost least so far",
+        {"horizon": 1000, "phase": 3},
+        losses="experts",
+    ),
+    "hedge": Entry(hedge, "server", "exponential weights on experts", {"horizon": 1000, "phase": 3}, losses="experts"),
 }
 
 __all__ = [
@@ -135,6 +172,10 @@ __all__ = [
     "dpsda_c",
     "dpsda_ps",
     "dsgd",
+    "fed_ope_stoch",
+    "fed_svt",
+    "follow_the_leader",
+    "hedge",
     "ldp_endless",
     "local_ogd",
     "noisy_ogd",
@@ -143,4 +184,6 @@ __all__ = [
     "pd_ocg",
     "pd_ogd",
     "pdop",
+    "shrinking_dartboard",
+    "summed",
 ]

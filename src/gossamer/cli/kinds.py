@@ -31,6 +31,7 @@ PROBLEMS = _by_name(
     problems.LeastSquares,
     problems.Hinge,
     problems.Linear,
+    problems.Experts,
     problems.small_cnn,
 )
 
@@ -59,6 +60,11 @@ GENERATORS = _by_name(
     streams.random_signs,
     streams.smooth_cycle_logistic,
     streams.poker_hands,
+    streams.stochastic_experts,
+    streams.realizable_experts,
+    streams.drifting_experts,
+    streams.hard_experts,
+    streams.hidden_expert,
 )
 
 DATASETS: Mapping[str, Callable[..., data.Dataset]] = {

@@ -123,6 +123,10 @@ class Problem(ABC):
             clip.check_dim(self.dim)
         return self._clipped_data_gradient_sum(decision, block, clip)
 
+    def row_gradients(self, decision: jax.Array, block: Block) -> jax.Array:
+        """The gradient of every row's data term, (rows, dim), without l2 and without any clipping."""
+        return self._row_gradients(decision, block, jnp.arange(self.dim))
+
     @abstractmethod
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """Class labels (int32) or real predictions for the rows of `x`."""

@@ -76,3 +76,18 @@ def _refuse_first(bad: np.ndarray, kind: str, allowed: str, start: int) -> None:
     if bad.any():
         first, *rest = (int(i) for i in np.unravel_index(bad.argmax(), bad.shape))
         raise DataError(f"{kind} at position {(first + start, *rest)}: {allowed}")
+
+
+def check_losses(x: np.ndarray, most: float, start: int) -> None:
+    """Refuse losses below 0 or above the largest one.
+
+    >>> check_losses(np.array([[0.5, -0.1]]), 1.0, start=3)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.DataError: loss out of range at position (3, 1): allowed are numbers from 0 to 1
+    """
+    if x.size and (x.min() < 0 or x.max() > most):
+        allowed = (
+            f"allowed are numbers from 0 to {most:g}" if np.isfinite(most) else "allowed are numbers of at least 0"
+        )
+        _refuse_first((x < 0) | (x > most), "loss out of range", allowed, start)

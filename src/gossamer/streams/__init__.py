@@ -3,6 +3,14 @@
 from gossamer.streams.arrays import ArrayStream, common, from_arrays
 from gossamer.streams.base import Stream
 from gossamer.streams.drift import blend, sequence
+from gossamer.streams.experts import (
+    Experts,
+    drifting_experts,
+    hard_experts,
+    hidden_expert,
+    realizable_experts,
+    stochastic_experts,
+)
 from gossamer.streams.files import from_file, read_records
 from gossamer.streams.generators import (
     heterogeneous_logistic,
@@ -19,6 +27,7 @@ from gossamer.streams.poker import POKER_CLASSES, poker_hands, poker_label
 __all__ = [
     "POKER_CLASSES",
     "ArrayStream",
+    "Experts",
     "Generated",
     "LiveStream",
     "Mirrored",
@@ -27,16 +36,21 @@ __all__ = [
     "Stream",
     "blend",
     "common",
+    "drifting_experts",
     "from_arrays",
     "from_file",
     "from_iterators",
+    "hard_experts",
     "heterogeneous_logistic",
+    "hidden_expert",
     "linear_regression",
     "mirrored",
     "poker_hands",
     "poker_label",
     "random_signs",
     "read_records",
+    "realizable_experts",
     "sequence",
     "smooth_cycle_logistic",
+    "stochastic_experts",
 ]

@@ -1,0 +1,267 @@
+"""Adversaries of prediction from experts (paper 004): streams whose features are the losses of d experts, 0 to 1.
+
+Stochastic ones draw every loss from one law; oblivious ones fix all losses in advance. `Experts.sums` supplies the sums
+of whole blocks instead, drawn from the very law that the sums of samples have: a long run then costs as much as its
+exchanges, not as its samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from gossamer.checks import check_choice, check_count, check_seed
+from gossamer.core import Schedule
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.problems.base import Block
+from gossamer.streams.base import Array, Stream, generator
+from gossamer.streams.pages import PAGE_VALUES, Generated
+
+Law = Literal["bernoulli", "correlated", "heavy"]
+Unseen = Callable[[Array], Array]
+"""The loss of the best expert at steps that are numbered so, where it is known in advance."""
+
+
+class Experts(Generated):
+    """Losses of experts, fresh at every step.
+
+    Attributes:
+        best: the expert that is best in expectation, or in hindsight; None where chance decides.
+        means: the mean loss of every expert, where losses are independent and 0 or 1; then there are `sums`.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[np.random.Generator, int], Array],
+        *,
+        clients: int,
+        experts: int,
+        seed: int,
+        description: str,
+        best: int | None = None,
+        means: Array | None = None,
+        planned: Unseen | None = None,
+    ) -> None:
+        check_count("experts", experts, least=2)
+
+        def page(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
+            losses = draw(rng, steps)
+            return np.broadcast_to(losses, (steps, clients, experts)), np.zeros((steps, clients), np.float32)
+
+        super().__init__(page, learners=clients, features=(experts,), seed=seed, description=description)
+        self.best, self.means, self._planned, self._seed = best, means, planned, seed
+
+    def _read(self, start: int, stop: int) -> Block:
+        block = super()._read(start, stop)
+        if self._planned is not None:
+            block.x[:, :, self.best] = self._planned(np.arange(start, stop))[:, None]
+        return block
+
+    def sums(self, schedule: Schedule, steps: int, *, pooled: bool = False) -> Stream:
+        """A stream with one row for every block of the schedule: each client's sums, or those of all of them.
+
+        Rows have the law that sums of this stream's samples have, not the same values. Steps after the last block are
+        one row more. For algorithms made by `gossamer.algorithms.summed`.
+
+        >>> from gossamer.core import Every
+        >>> sums = realizable_experts(64, 5, seed=0).sums(Every(10), 1000, pooled=True)
+        >>> sums.length, sums.read(0, 1).x.shape, float(sums.read(0, 100).x[:, 0].mean().round(-1))
+        (100, (1, 1, 5), 260.0)
+        """
+        if self.means is None:
+            raise DataError(f"{self.description}: sums have no simple law; only independent losses of 0 or 1 have them")
+        counts = [block for run in schedule.segments(steps) if run.block for block in [run.block] * run.exchanges]
+        counts += [rest] if (rest := steps - sum(counts)) else []
+        return _Sums(self, np.array(counts), pooled)
+
+
+class _Sums(Stream):
+    """Sums of independent losses of 0 or 1 are binomial; what is planned is added up."""
+
+    def __init__(self, whole: Experts, counts: Array, pooled: bool) -> None:
+        assert whole.learners is not None
+        assert whole.features is not None
+        self._whole, self._counts, self._clients = whole, counts, whole.learners if pooled else 1
+        self._ends = np.cumsum(counts)
+        self.learners, self.length, self.shared = 1 if pooled else whole.learners, len(counts), False
+        self.features, self.occurrences = whole.features, 1
+        self.description = f"sums over {len(counts)} blocks of {whole.description}"
+        self._rows = max(1, PAGE_VALUES // (self.learners * whole.features[0]))
+        self._last: tuple[int, Array] | None = None
+
+    def _read(self, start: int, stop: int) -> Block:
+        pages = range(start // self._rows, max(start // self._rows + 1, -(-stop // self._rows)))
+        parts = [self._page(page)[max(0, start - page * self._rows) : stop - page * self._rows] for page in pages]
+        x = np.concatenate(parts)
+        return Block(x, np.zeros(x.shape[:2], np.float32))
+
+    def _page(self, page: int) -> Array:
+        if self._last is None or self._last[0] != page:
+            self._last = page, self._drawn(page)
+        return self._last[1]
+
+    def _drawn(self, page: int) -> Array:
+        whole, rows = self._whole, slice(page * self._rows, (page + 1) * self._rows)
+        counts, ends = self._counts[rows], self._ends[rows]
+        rng = generator(whole._seed, f"sums of {whole.description}", page)
+        assert whole.means is not None
+        shape = (len(counts), self.learners or 1, len(whole.means))
+        trials = np.broadcast_to((counts * self._clients)[:, None, None], shape)
+        x = rng.binomial(trials, whole.means).astype(np.float32)
+        if whole._planned is not None:
+            planned = [
+                whole._planned(np.arange(end - count, end)).sum() for count, end in zip(counts, ends, strict=True)
+            ]
+            x[:, :, whole.best] = self._clients * np.array(planned, np.float32)[:, None]
+        return x
+
+
+def stochastic_experts(clients: int, experts: int, *, gap: float = 0.1, law: Law = "bernoulli", seed: int) -> Experts:
+    """Losses drawn from one law: mean 1/2, the best expert `gap` less.
+
+    Args:
+        clients: how many; each has losses of its own.
+        experts: how many.
+        gap: between the best expert and all others.
+        law: "bernoulli": 0 or 1, all independent. "correlated": 0 or 1, half of the randomness of a step common to all
+            experts. "heavy": min(1, Pareto of index 1.5), so mostly small losses and some of 1.
+        seed: of everything.
+
+    >>> stream = stochastic_experts(3, 4, seed=0)
+    >>> stream.read(0, 2000).x.mean(axis=(0, 1)).round(1), stream.best
+    (array([0.4, 0.5, 0.5, 0.5], dtype=float32), 0)
+    """
+    check_choice("law", law, Law)
+    if not 0 <= gap <= 0.5:
+        raise ConfigurationError("gap", gap, "a number from 0 to 0.5")
+    name = f"stochastic experts ({law}, gap {gap:g})"
+    best = _best(experts, seed, name)
+    means = np.full(check_count("experts", experts, least=2), 0.5)
+    means[best] -= gap
+    draws = {"bernoulli": _bernoulli, "correlated": _correlated, "heavy": _heavy}
+    draw = partial(draws[law], clients=clients, means=means)
+    known = means if law == "bernoulli" else None
+    return Experts(draw, clients=clients, experts=experts, seed=seed, description=name, best=best, means=known)
+
+
+def realizable_experts(
+    clients: int, experts: int, *, mean: float = 0.5, optimal_loss: int = 0, horizon: int | None = None, seed: int
+) -> Experts:
+    """One expert has no loss, or `optimal_loss` for every client in the whole horizon; others have 0 or 1 at random.
+
+    Args:
+        clients: how many; each has losses of its own.
+        experts: how many.
+        mean: of the losses of all other experts.
+        optimal_loss: L*: at so many steps, evenly spread, the best expert has loss 1 for everybody.
+        horizon: the steps it is spread over; needed where there is any.
+        seed: of everything.
+
+    >>> stream = realizable_experts(2, 3, optimal_loss=4, horizon=100, seed=0)
+    >>> stream.read(0, 100).x.sum(axis=0)[:, stream.best].tolist()
+    [4.0, 4.0]
+    """
+    if check_count("optimal_loss", optimal_loss, least=0) and horizon is None:
+        raise ConfigurationError("horizon", None, "a number of steps where optimal_loss is positive")
+    if not 0 <= mean <= 1:
+        raise ConfigurationError("mean", mean, "a number from 0 to 1")
+    if horizon is not None:
+        check_count("horizon", horizon, least=max(1, optimal_loss))
+    name = f"realizable experts (mean {mean:g}, best {optimal_loss})"
+    best = _best(experts, seed, name)
+    means = np.full(check_count("experts", experts, least=2), float(mean))
+    means[best] = 0.0
+    planned = partial(_spread, total=optimal_loss, steps=horizon or 1) if optimal_loss else None
+    draw = partial(_bernoulli, clients=clients, means=means)
+    return Experts(
+        draw, clients=clients, experts=experts, seed=seed, description=name, best=best, means=means, planned=planned
+    )
+
+
+def drifting_experts(clients: int, experts: int, *, period: int = 500, seed: int) -> Experts:
+    """An oblivious adversary: who is good changes every `period` steps, the same for all clients.
+
+    In each period a random half of the experts has loss 1 with probability 3/4, the others with 1/4. Over many periods
+    all experts are about equally good: whoever follows the leader of the past is misled.
+
+    >>> drifting_experts(2, 6, period=10, seed=0).read(0, 5).x.shape
+    (5, 2, 6)
+    """
+    check_count("period", period)
+
+    def draw(rng: np.random.Generator, steps: int) -> Array:
+        periods = -(-steps // period)
+        order = rng.permuted(np.tile(np.arange(experts), (periods, 1)), axis=1)
+        means = np.where(order < experts // 2, 0.75, 0.25).repeat(period, axis=0)[:steps]
+        return (rng.random((steps, 1, experts)) < means[:, None]).astype(np.float32)
+
+    name = f"drifting experts (period {period})"
+    return Experts(draw, clients=clients, experts=experts, seed=seed, description=name)
+
+
+def hard_experts(clients: int, experts: int, *, seed: int) -> Experts:
+    """The construction behind Theorem 2.4: fair coins, the same for all clients.
+
+    Nothing that was seen says anything about what comes, so every algorithm loses T/2 in expectation, while the best of
+    d experts loses about sqrt(T ln(d) / 2) less: regret that no number of clients lowers.
+
+    >>> losses = hard_experts(3, 4, seed=0).read(0, 10).x
+    >>> bool((losses == losses[:, :1]).all())
+    True
+    """
+
+    def draw(rng: np.random.Generator, steps: int) -> Array:
+        return rng.integers(0, 2, (steps, 1, experts)).astype(np.float32)
+
+    return Experts(draw, clients=clients, experts=experts, seed=seed, description="hard experts")
+
+
+def hidden_expert(clients: int, experts: int, *, seed: int) -> Experts:
+    """The construction behind Theorem 2.7: one expert never has a loss, all others always have loss 1.
+
+    Whoever is epsilon-private needs about ln(d) / epsilon samples that point to it, so ln(d) / (m epsilon) steps of m
+    clients, before it can be found, and pays 1 at each.
+
+    >>> stream = hidden_expert(1, 3, seed=0)
+    >>> stream.read(0, 1).x[0, 0].tolist(), stream.best
+    ([1.0, 0.0, 1.0], 1)
+    """
+    name = "hidden expert"
+    best = _best(experts, seed, name)
+    means = np.ones(check_count("experts", experts, least=2))
+    means[best] = 0.0
+    draw = partial(_bernoulli, clients=clients, means=means)
+    return Experts(draw, clients=clients, experts=experts, seed=seed, description=name, best=best, means=means)
+
+
+def _best(experts: int, seed: int, purpose: str) -> int:
+    return int(generator(check_seed(seed), purpose).integers(check_count("experts", experts, least=2)))
+
+
+def _bernoulli(rng: np.random.Generator, steps: int, clients: int, means: Array) -> Array:
+    return (rng.random((steps, clients, len(means)), dtype=np.float32) < means).astype(np.float32)
+
+
+def _correlated(rng: np.random.Generator, steps: int, clients: int, means: Array) -> Array:
+    """With probability 1/2 a client's experts all look at one common number, else each at its own."""
+    own, shared = rng.random((steps, clients, len(means)), dtype=np.float32), rng.random((steps, clients, 1))
+    together = rng.random((steps, clients, 1)) < 0.5
+    return (np.where(together, shared, own) < means).astype(np.float32)
+
+
+def _heavy(rng: np.random.Generator, steps: int, clients: int, means: Array) -> Array:
+    """min(1, s / U^(2/3)) has the mean 3 s - 2 s^1.5 for s <= 1: s is solved for."""
+    s = means / 3
+    for _ in range(60):
+        s = (means + 2 * s**1.5) / 3
+    u = 1 - rng.random((steps, clients, len(means)), dtype=np.float32)  # in (0, 1]
+    return np.minimum(1, s.astype(np.float32) * u ** np.float32(-2 / 3)).astype(np.float32)
+
+
+def _spread(steps_at: Array, total: int, steps: int) -> Array:
+    """1 at `total` of the steps 0, ..., steps-1, evenly spread, and 0 after them."""
+    done = np.minimum(steps_at, steps) * total // steps
+    return np.asarray(np.minimum(steps_at + 1, steps) * total // steps - done, np.float32)
