@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Sequence
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 from rich.console import Console
@@ -57,7 +57,7 @@ def calibrations(entry: Entry) -> Sequence[str]:
     if "budget" not in inspect.signature(entry.make).parameters:
         private = [name for name, each in REGISTRY.items() if "budget" in inspect.signature(each.make).parameters]
         raise ConfigurationError("calibrate algorithm", entry.make.__name__, f"one with a budget: {', '.join(private)}")
-    return get_args(get_type_hints(entry.make)["calibration"])
+    return get_args(get_type_hints(entry.make).get("calibration", Literal["tight"]))
 
 
 def comparison(algorithms: dict[str, Algorithm]) -> Table:
@@ -104,13 +104,14 @@ def _build(
     entry: Entry, dim: int, learners: int, settings: dict[str, Any], options: Sequence[str], kind: str
 ) -> Algorithm | GossamerError:
     """The algorithm, or the reason why this calibration is refused."""
-    problem = problems.Logistic(dim, feature_bound=1.0, domain=sets.L2Ball(1.0))
+    problem: problems.Problem = problems.Logistic(dim, feature_bound=1.0, domain=sets.L2Ball(1.0))
+    if entry.losses == "experts":
+        problem = problems.Experts(dim)
     network = topology.ring(learners, weights="lazy") if entry.network == "graph" else learners
     section = Section("calibrate --option", dict(map(_parse, options)))
-    section.expect(
-        [entry.make], supplied=["problem", "topology", "learners", "calibration", *settings], by="another option"
-    )
-    supplied = settings | {"problem": problem, "topology": network, "learners": network, "calibration": kind}
+    ours = {"problem": problem, "experts": problem, "topology": network, "learners": network, "clients": network}
+    supplied = settings | ours | {"calibration": kind}
+    section.expect([entry.make], supplied=list(supplied), by="another option")
     try:
         built: Algorithm = section.call(entry.make, supplied)
         return built

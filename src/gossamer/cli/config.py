@@ -72,18 +72,15 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
     sections = _sections(_parsed(file))
     settings = _settings(sections["simulate"], steps, seed)
     entry: Entry = sections["algorithm"].pick("name", REGISTRY)
-    sections["algorithm"].expect([entry.make], extra=["name"], supplied=["learners"])
+    sections["algorithm"].expect([entry.make], extra=["name"], supplied=["learners", "clients", "experts"])
     maker = sections["problem"].pick("kind", PROBLEMS)
     sections["problem"].expect([maker], extra=["kind"])
     network = _network(sections["topology"], entry)
     images = "image_shape" in inspect.signature(maker).parameters
     source = _source(sections["data"], network.learners, images=images, together=entry.data == "common")
     problem = sections["problem"].call(maker, defaults=_shape(source))
-    given = {
-        "problem": problem,
-        "topology": network,
-        "learners": network if entry.network == "server" else network.learners,
-    }
+    served = network if entry.network == "server" else network.learners
+    given = {"problem": problem, "experts": problem, "topology": network, "learners": served, "clients": served}
     # Common batches are as large as the data say, and the algorithm must know.
     table = sections["data"].table
     sized = {"batch": table["batch"]} if entry.data == "common" and "batch" in table else {}

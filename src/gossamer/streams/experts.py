@@ -37,7 +37,7 @@ class Experts(Generated):
         self,
         draw: Callable[[np.random.Generator, int], Array],
         *,
-        clients: int,
+        learners: int,
         experts: int,
         seed: int,
         description: str,
@@ -49,9 +49,9 @@ class Experts(Generated):
 
         def page(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
             losses = draw(rng, steps)
-            return np.broadcast_to(losses, (steps, clients, experts)), np.zeros((steps, clients), np.float32)
+            return np.broadcast_to(losses, (steps, learners, experts)), np.zeros((steps, learners), np.float32)
 
-        super().__init__(page, learners=clients, features=(experts,), seed=seed, description=description)
+        super().__init__(page, learners=learners, features=(experts,), seed=seed, description=description)
         self.best, self.means, self._planned, self._seed = best, means, planned, seed
 
     def _read(self, start: int, stop: int) -> Block:
@@ -119,11 +119,11 @@ class _Sums(Stream):
         return x
 
 
-def stochastic_experts(clients: int, experts: int, *, gap: float = 0.1, law: Law = "bernoulli", seed: int) -> Experts:
+def stochastic_experts(learners: int, experts: int, *, gap: float = 0.1, law: Law = "bernoulli", seed: int) -> Experts:
     """Losses drawn from one law: mean 1/2, the best expert `gap` less.
 
     Args:
-        clients: how many; each has losses of its own.
+        learners: how many; each has losses of its own.
         experts: how many.
         gap: between the best expert and all others.
         law: "bernoulli": 0 or 1, all independent. "correlated": 0 or 1, half of the randomness of a step common to all
@@ -142,18 +142,18 @@ def stochastic_experts(clients: int, experts: int, *, gap: float = 0.1, law: Law
     means = np.full(check_count("experts", experts, least=2), 0.5)
     means[best] -= gap
     draws = {"bernoulli": _bernoulli, "correlated": _correlated, "heavy": _heavy}
-    draw = partial(draws[law], clients=clients, means=means)
+    draw = partial(draws[law], learners=learners, means=means)
     known = means if law == "bernoulli" else None
-    return Experts(draw, clients=clients, experts=experts, seed=seed, description=name, best=best, means=known)
+    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=known)
 
 
 def realizable_experts(
-    clients: int, experts: int, *, mean: float = 0.5, optimal_loss: int = 0, horizon: int | None = None, seed: int
+    learners: int, experts: int, *, mean: float = 0.5, optimal_loss: int = 0, horizon: int | None = None, seed: int
 ) -> Experts:
     """One expert has no loss, or `optimal_loss` for every client in the whole horizon; others have 0 or 1 at random.
 
     Args:
-        clients: how many; each has losses of its own.
+        learners: how many; each has losses of its own.
         experts: how many.
         mean: of the losses of all other experts.
         optimal_loss: L*: at so many steps, evenly spread, the best expert has loss 1 for everybody.
@@ -175,13 +175,13 @@ def realizable_experts(
     means = np.full(check_count("experts", experts, least=2), float(mean))
     means[best] = 0.0
     planned = partial(_spread, total=optimal_loss, steps=horizon or 1) if optimal_loss else None
-    draw = partial(_bernoulli, clients=clients, means=means)
+    draw = partial(_bernoulli, learners=learners, means=means)
     return Experts(
-        draw, clients=clients, experts=experts, seed=seed, description=name, best=best, means=means, planned=planned
+        draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=means, planned=planned
     )
 
 
-def drifting_experts(clients: int, experts: int, *, period: int = 500, seed: int) -> Experts:
+def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: int) -> Experts:
     """An oblivious adversary: who is good changes every `period` steps, the same for all clients.
 
     In each period a random half of the experts has loss 1 with probability 3/4, the others with 1/4. Over many periods
@@ -199,10 +199,10 @@ def drifting_experts(clients: int, experts: int, *, period: int = 500, seed: int
         return (rng.random((steps, 1, experts)) < means[:, None]).astype(np.float32)
 
     name = f"drifting experts (period {period})"
-    return Experts(draw, clients=clients, experts=experts, seed=seed, description=name)
+    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name)
 
 
-def hard_experts(clients: int, experts: int, *, seed: int) -> Experts:
+def hard_experts(learners: int, experts: int, *, seed: int) -> Experts:
     """The construction behind Theorem 2.4: fair coins, the same for all clients.
 
     Nothing that was seen says anything about what comes, so every algorithm loses T/2 in expectation, while the best of
@@ -216,10 +216,10 @@ def hard_experts(clients: int, experts: int, *, seed: int) -> Experts:
     def draw(rng: np.random.Generator, steps: int) -> Array:
         return rng.integers(0, 2, (steps, 1, experts)).astype(np.float32)
 
-    return Experts(draw, clients=clients, experts=experts, seed=seed, description="hard experts")
+    return Experts(draw, learners=learners, experts=experts, seed=seed, description="hard experts")
 
 
-def hidden_expert(clients: int, experts: int, *, seed: int) -> Experts:
+def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
     """The construction behind Theorem 2.7: one expert never has a loss, all others always have loss 1.
 
     Whoever is epsilon-private needs about ln(d) / epsilon samples that point to it, so ln(d) / (m epsilon) steps of m
@@ -233,31 +233,31 @@ def hidden_expert(clients: int, experts: int, *, seed: int) -> Experts:
     best = _best(experts, seed, name)
     means = np.ones(check_count("experts", experts, least=2))
     means[best] = 0.0
-    draw = partial(_bernoulli, clients=clients, means=means)
-    return Experts(draw, clients=clients, experts=experts, seed=seed, description=name, best=best, means=means)
+    draw = partial(_bernoulli, learners=learners, means=means)
+    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=means)
 
 
 def _best(experts: int, seed: int, purpose: str) -> int:
     return int(generator(check_seed(seed), purpose).integers(check_count("experts", experts, least=2)))
 
 
-def _bernoulli(rng: np.random.Generator, steps: int, clients: int, means: Array) -> Array:
-    return (rng.random((steps, clients, len(means)), dtype=np.float32) < means).astype(np.float32)
+def _bernoulli(rng: np.random.Generator, steps: int, learners: int, means: Array) -> Array:
+    return (rng.random((steps, learners, len(means)), dtype=np.float32) < means).astype(np.float32)
 
 
-def _correlated(rng: np.random.Generator, steps: int, clients: int, means: Array) -> Array:
+def _correlated(rng: np.random.Generator, steps: int, learners: int, means: Array) -> Array:
     """With probability 1/2 a client's experts all look at one common number, else each at its own."""
-    own, shared = rng.random((steps, clients, len(means)), dtype=np.float32), rng.random((steps, clients, 1))
-    together = rng.random((steps, clients, 1)) < 0.5
+    own, shared = rng.random((steps, learners, len(means)), dtype=np.float32), rng.random((steps, learners, 1))
+    together = rng.random((steps, learners, 1)) < 0.5
     return (np.where(together, shared, own) < means).astype(np.float32)
 
 
-def _heavy(rng: np.random.Generator, steps: int, clients: int, means: Array) -> Array:
+def _heavy(rng: np.random.Generator, steps: int, learners: int, means: Array) -> Array:
     """min(1, s / U^(2/3)) has the mean 3 s - 2 s^1.5 for s <= 1: s is solved for."""
     s = means / 3
     for _ in range(60):
         s = (means + 2 * s**1.5) / 3
-    u = 1 - rng.random((steps, clients, len(means)), dtype=np.float32)  # in (0, 1]
+    u = 1 - rng.random((steps, learners, len(means)), dtype=np.float32)  # in (0, 1]
     return np.minimum(1, s.astype(np.float32) * u ** np.float32(-2 / 3)).astype(np.float32)
 
 
