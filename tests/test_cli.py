@@ -147,6 +147,7 @@ def test_all_examples_are_there() -> None:
     assert [path.stem for path in EXAMPLES] == [
         "digits-ring",
         "private-coordinates",
+        "private-experts",
         "private-federated",
         "private-ring",
     ]

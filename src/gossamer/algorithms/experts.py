@@ -13,16 +13,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from numpy.typing import NDArray
 
 from gossamer.checks import check_count
 from gossamer.core import Algorithm, Federation, Learner, Now, Phases, Segment
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import pairs
-from gossamer.problems import Block, Experts
+from gossamer.privacy import Assumption, Guarantee
+from gossamer.problems import Block, Experts, Problem
 
 _EXACT, _FINEST, _COARSEST = 24, 12, 4
+
+CAP = 64.0
+"""In scales of a selection: an expert so much worse than the best one is drawn with probability e^-64."""
+ROUNDED = 2.0**-23
+"""Float32: by how much of the cap one sample moves a score farther, where `relative` has rounded it."""
 
 
 class State(NamedTuple):
@@ -88,29 +92,17 @@ class MixingClient(Client):
         return state.choice
 
 
-@dataclass(frozen=True)
-class First:
-    """1 at the first exchange, then 0.
-
-    >>> First()(np.array([1, 2, 3]))
-    array([1., 0., 0.])
-    """
-
-    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Whether each exchange is the first."""
-        return np.asarray(t == 1, np.float64)
-
-
 def experts_of(experts: int | Experts) -> Experts:
     """The problem that a user gave; a number stands for so many experts.
 
     >>> experts_of(3).dim
     3
     """
-    problem = Experts(experts) if isinstance(experts, int) else experts
-    if not isinstance(problem, Experts) or problem.summed:
-        raise ConfigurationError("experts", experts, "how many there are, or problems.Experts(...)")
-    return problem
+    if isinstance(experts, Problem):
+        if not isinstance(experts, Experts) or experts.summed:
+            raise ConfigurationError("experts", experts, "how many there are, or problems.Experts(...)")
+        return experts
+    return Experts(check_count("experts", experts, least=2))
 
 
 def clients_of(clients: int | Federation) -> Federation:
@@ -213,7 +205,17 @@ def summed(algorithm: Algorithm, *, pooled: bool = False) -> Algorithm:
     return replace(
         algorithm,
         problem=problem,
+        guarantee=_of_sums(algorithm.guarantee),
         learner=replace(learner, problem=problem),  # type: ignore[call-arg]
         topology=Federation(1) if pooled else algorithm.topology,
         schedule=Phases(tuple(Segment(run.exchanges, min(run.block, 1)) for run in algorithm.schedule.runs)),
     )
+
+
+def _of_sums(promise: Guarantee) -> Guarantee:
+    """Nothing clips what is summed up already."""
+    if promise.basis == "none":
+        return promise
+    summands = Assumption("rows are sums of losses between 0 and 1, and a sample is one summand")
+    reason = "; ".join(filter(None, (promise.reason, f"nothing makes it true that {summands.claim}")))
+    return replace(promise, basis="heuristic", reason=reason, assumptions=(*promise.assumptions, summands))

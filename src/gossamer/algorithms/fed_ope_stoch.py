@@ -1,6 +1,6 @@
 """Fed-DP-OPE-Stoch: many clients, stochastic losses on the simplex, private Frank-Wolfe (paper 004, Algorithms 1 to 3).
 
-    phase p = 1, 2, ... has 2^(p-1) steps; all clients play x_p in it; x_p comes from the losses of phase p-1 alone:
+    phase p = 1, 2, ... has 2^(p-1) steps; all clients play x_p in it; x_p comes from losses that no other used:
 
     for trees j = 1, ..., T_1, vertices in depth-first order:
         root:          x_s = x,  v_s = mean of grad l(x) over b fresh samples                              line 5
@@ -23,18 +23,17 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from numpy.typing import NDArray
 
-from gossamer.algorithms.experts import clients_of, experts_of, relative
+from gossamer.algorithms.experts import CAP, ROUNDED, clients_of, experts_of, relative
 from gossamer.algorithms.fading import Views
 from gossamer.algorithms.history import Picks
+from gossamer.algorithms.schedules import Table
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Federation, Learner, Now, Phases, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -53,7 +52,7 @@ from gossamer.privacy import (
     Unit,
     accounting,
 )
-from gossamer.problems import Block, Experts, Problem
+from gossamer.problems import Block, Experts, Linear, Problem
 from gossamer.sets import Simplex
 
 Trust = Literal["local", "central"]
@@ -64,7 +63,7 @@ Calibration = Literal["tight", "published"]
 
 _BITS = 12  # a coordinate of one sample is rounded to 2^-12 of its range: sums of integers are exact
 _UNIT = 2.0**-24  # float32: the relative error of one operation
-_CAP = 64.0  # in scales of a selection
+_MOST = 2**19  # samples of one vertex: their sum of integers of up to 2^11 each fits into 32 bits
 _PICK = Picks((1,), name="expert")
 
 
@@ -172,7 +171,7 @@ class TrustingClient(Learner):
         """Line 5 at a root, (3) at a right child: clamped, rounded, added up."""
         depth = now.public["depth"].astype(jnp.int32)
         parent = state.points[jnp.maximum(depth - 1, 0)]
-        moved = jnp.sum(jnp.abs(state.x - parent))
+        moved = jnp.minimum(jnp.sum(jnp.abs(state.x - parent)), 2.0)
         below = jnp.minimum(2 * self.half, self.smoothness * moved) if math.isfinite(self.smoothness) else 2 * self.half
         half = jnp.where(depth == 0, self.half, below)
         sums = self._sums(state.x, parent, depth == 0, half, block, now.public["samples"])
@@ -183,7 +182,7 @@ class TrustingClient(Learner):
     ) -> jax.Array:
         """In units of the range: one sample moves a coordinate by 1 at most, and by one rounding of the sum."""
         if isinstance(self.problem, Experts) and self.problem.summed:  # gradients of linear losses do not change
-            total: jax.Array = jnp.sum(block.x, axis=0) - samples * self.centre
+            total: jax.Array = (jnp.sum(block.x, axis=0) - samples * self.centre) / (2 * self.half)
             return total * root.astype(total.dtype)
         here = self.problem.row_gradients(x, block)
         rows = here - jnp.where(root, self.centre, self.problem.row_gradients(parent, block))
@@ -291,7 +290,39 @@ class Selecting(Server):
 
 
 @dataclass(frozen=True)
-class Spread(ExponentialMechanism):
+class Shared(Selection):
+    """Several selections among which one unit shares its sensitivity.
+
+    Attributes:
+        leaves: in how many of them one unit enters at most.
+    """
+
+    _: KW_ONLY
+    leaves: int = 1
+
+    def touched(self, position: int | None) -> int:
+        """The draws of all of them."""
+        return self.leaves
+
+    def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
+        """On a lattice each score of each of them is rounded."""
+        return super().rounded(sensitivity, self.leaves * grid)
+
+
+@dataclass(frozen=True)
+class SharedFlip(Shared, PermuteAndFlip):
+    """Permute-and-flip on scores that one unit moves by D_1, D_2, ... with D_1 + D_2 + ... <= D: costs add up."""
+
+    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
+        """Pure, however many selections share D."""
+        return Pure(0.0 if position == 0 else per_scale(self._moved(sensitivity), scales[self.name]))
+
+    def _share(self, budget: Budget) -> float:
+        return budget.epsilon
+
+
+@dataclass(frozen=True)
+class Spread(Shared, ExponentialMechanism):
     """Exponential mechanisms on scores that one unit moves by D_1, D_2, ... with D_1^2 + D_2^2 + ... <= D^2.
 
     Each costs (2 D_k / scale)^2 / 8 in zero-concentrated privacy (its range is bounded), and these add up.
@@ -305,21 +336,6 @@ class Spread(ExponentialMechanism):
 
     def _share(self, budget: Budget) -> float:
         return accounting.largest_within(lambda e: accounting.zcdp_epsilon(e**2 / 8, budget.delta), budget.epsilon)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A public schedule: one value for every exchange, and the last one for all after it.
-
-    >>> Table((1.0, 0.5))(np.array([1, 2, 9]))
-    array([1. , 0.5, 0.5])
-    """
-
-    values: tuple[float, ...]
-
-    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The value at each exchange."""
-        return np.take(np.asarray(self.values, np.float64), np.minimum(t, len(self.values)) - 1)
 
 
 @dataclass(frozen=True)
@@ -346,8 +362,8 @@ class Setting:
 
     @cached_property
     def centre(self) -> float:
-        """Of the range of a coordinate of a gradient: losses of experts lie around 1/2."""
-        return 0.5 if isinstance(self.problem, Experts) and not self.published else 0.0
+        """Of the range of a coordinate of a gradient: losses of experts lie between 0 and 1."""
+        return self.lipschitz / 2 if isinstance(self.problem, Experts) and not self.published else 0.0
 
     @cached_property
     def half(self) -> float:
@@ -358,51 +374,47 @@ class Setting:
     def leaves(self) -> tuple[Leaf, ...]:
         """All exchanges. A phase that is too short keeps the last point, and its samples go to the next root."""
         found: list[Leaf] = []
-        waiting, first = 0, True
+        waiting, clamped = 0, 0
         for phase in range(2, self.horizon.bit_length() + 1):
             waiting += 2 ** (phase - 2)
-            depths, batch = self._trees(phase, waiting if not self.published else 2 ** (phase - 2))
+            deepest = self._deepest(phase, waiting)
+            depths, batch = self._fitting(phase, max(1, deepest) if deepest is not None else 0, waiting)
             if batch:
                 found += self._phase(phase, depths, batch, waiting)
-                waiting, first = 0, False
-        if first:
-            raise ConfigurationError("horizon", self.horizon, "enough steps for one tree", "a phase has half of them")
+                clamped, waiting = clamped + (deepest is not None and depths[-1] != deepest), 0
+        if not found:
+            hint = "half of them must hold the samples of all trees: give a longer one, or fewer trees"
+            raise ConfigurationError("horizon", self.horizon, "enough steps for one phase", hint)
+        if clamped and self.trees is None:
+            warnings.warn(f"trees: the default of T_1 is below 1, or does not fit, in {clamped} phases", stacklevel=5)
         return tuple(found)
 
-    def _trees(self, phase: int, steps: int) -> tuple[range, int]:
-        """The depths of a phase's trees, and b: 0 where they do not fit."""
-        deepest = self._deepest(phase, steps) if self.trees is None else self.trees
+    def _fitting(self, phase: int, deepest: int, steps: int) -> tuple[range, int]:
+        """The depths of a phase's trees, and b: 0 where they do not fit. A default of T_1 is lowered until it does."""
         depths = range(1, deepest + 1) if deepest else range(1)
-        batch = int(2 ** (phase - 1) / (phase - 1) ** 2) if self.published else int(steps / _weight(depths))
+        if self.published:
+            batch = int(2 ** (phase - 1) / (phase - 1) ** 2)
+        else:  # of three binary digits, so that blocks of few sizes are compiled; a root takes what is left
+            batch = _three_digits(int(steps / _weight(depths)))
         batch -= batch % 2**deepest
-        return depths, batch if batch * _weight(depths) <= steps else 0
+        if batch and batch * _weight(depths) <= steps:
+            return depths, batch
+        return self._fitting(phase, deepest - 1, steps) if self.trees is None and deepest > 1 else (depths, 0)
 
-    def _deepest(self, phase: int, steps: int) -> int:
-        """T_1 = floor( log2(b epsilon beta sqrt(m) / (alpha ln d)) / 2 ), at least 1; 0 for linear losses.
+    def _deepest(self, phase: int, steps: int) -> int | None:
+        """T_1 = floor( log2(b epsilon beta sqrt(m) / (alpha ln d)) / 2 ); None: no tree, for linear losses.
 
         Differences of a linear loss' gradients are 0: right children would only use up samples. A trusted server adds
         noise once and not for each client: there m stands where the paper has its root.
         """
+        if self.trees is not None:
+            return self.trees or None
         if self.smoothness == 0 and not self.published:
-            return 0
-        return max(1, self._default_trees(phase, steps))
-
-    def _default_trees(self, phase: int, steps: int) -> int:
-        """T_1 before it is made 1 at least; 0 where it has no logarithm."""
+            return None
         m = self.network.learners ** (1.0 if self.trust == "central" and not self.published else 0.5)
         batch = 2 ** (phase - 1) / (phase - 1) ** 2 if self.published else steps
         ratio = batch * self.budget.epsilon * self.smoothness * m / (self.lipschitz * math.log(self.problem.dim))
         return math.floor(math.log2(ratio) / 2) if ratio > 0 else 0
-
-    def warn(self) -> None:
-        """Say where the default of T_1 is below 1, and 1 is taken."""
-        if self.trees is not None or (self.smoothness == 0 and not self.published):
-            return
-        trained = sorted({leaf.phase for leaf in self.leaves})
-        clamped = [phase for phase in trained if self._default_trees(phase, 2 ** (phase - 2)) < 1]
-        if clamped:
-            text = f"trees: the default is below 1 in {len(clamped)} of {len(trained)} phases, and 1 is taken there"
-            warnings.warn(text, stacklevel=4)
 
     def _phase(self, phase: int, depths: range, batch: int, waiting: int) -> list[Leaf]:
         """Depth first: leaf l of a tree has its fresh samples at depth j - (zeros at the end of l in binary)."""
@@ -418,11 +430,13 @@ class Setting:
 
     def moved(self, leaf: Leaf) -> float:
         """D_s, how far one sample moves a coordinate of v_s at most, wherever x_s and its parent lie."""
-        below = min(2 * self.half, 2 * self.smoothness)
+        linear = isinstance(self.problem, Linear)
+        below = (0.0 if linear else 2 * self.half) if self.published else min(2 * self.half, 2 * self.smoothness)
         return 2 * (below if leaf.depth else self.half) / leaf.samples
 
+    @cached_property
     def units(self) -> tuple[float, ...]:
-        """What releases of v_s are divided by, the same for all leaves of a tree; at least one float32 holds.
+        """What releases of v_s are divided by, the same for all leaves of a tree.
 
         One sample at s moves as many leaves as lie below s by D_s each: pure losses add these up, others their squares.
         """
@@ -448,37 +462,43 @@ class Setting:
         return max(leaf.tree for leaf in self.leaves)
 
     def slack(self) -> float:
-        """How far one sample moves v_s with all roundings, in units of D of a root, which is the range over c.
+        """How far one sample moves what is released with all roundings, in units of D of a root, the range over c.
 
-        Each rounding is 2^-24 of the range at most, and there are a few for every vertex of the path.
+        Sums are integers, rounded once. v_s is rounded a few times for every vertex of its path, by 2^-24 of the range
+        each; a score once more, by a share of its cap.
         """
-        return 1 + max(leaf.samples for leaf in self.leaves) * 16 * (self.deepest + 1) ** 2 * _UNIT
+        most = max(leaf.samples for leaf in self.leaves)
+        if most > _MOST:
+            hint = "sums of so many gradients are not exact"
+            raise ConfigurationError("horizon", self.horizon, f"at most {_MOST:,} samples of one vertex", hint)
+        if self.trust == "local" and self.release == "vertex":
+            return 1 + most * _UNIT
+        return 1 + most * 16 * (self.deepest + 1) ** 2 * _UNIT
 
     def released(self) -> Calibrated[Any]:
         """What data go through."""
-        worst = max(leaf.leaves * self.moved(leaf) / unit for leaf, unit in zip(self.leaves, self.units(), strict=True))
-        d, slack = self.problem.dim, self.slack()
-        if slack > 2:
-            hint = "sums of so many gradients are not exact enough in float32"
-            raise ConfigurationError("horizon", self.horizon, "a shorter one", hint)
+        d, slack, count = self.problem.dim, self.slack(), len(self.leaves)
+        worst = max(leaf.leaves * self.moved(leaf) / unit for leaf, unit in zip(self.leaves, self.units, strict=True))
         if self.trust == "central":
-            return self._selection(Sensitivity(slack * worst, slack * worst) if self.published else _one(slack))
-        if self.release == "vertex":
-            mechanism: Independent = Independent((d,), horizon=len(self.leaves), law=self.noise, name="gradient")
-        else:
-            mechanism = Views((d,), horizon=len(self.leaves), law=self.noise, name="gradient")
+            return self._selection(slack, worst)
+        kind = Independent if self.release == "vertex" else Views
+        mechanism = kind((d,), horizon=count, law=self.noise, name="gradient")
         if not self.published:
             return mechanism.calibrate(Sensitivity(slack * d, slack * math.sqrt(d)), self.budget)
         stacked = Sensitivity(slack * worst * d, slack * worst * math.sqrt(d))
         return mechanism.at_scale(stacked, gradient=1 / self.budget.epsilon)
 
-    def _selection(self, sensitivity: Sensitivity) -> Calibrated[Selection]:
+    def _selection(self, slack: float, worst: float) -> Calibrated[Selection]:
         options: dict[str, Any] = {"best": "lowest", "touches": 1, "name": "choice"}
         if self.published:
             printed = NoisyMax(self.problem.dim, **options)
-            return printed.at_scale(sensitivity, choice=1 / self.budget.epsilon)
-        kind = PermuteAndFlip if self.pure else Spread if self.deepest else ExponentialMechanism
-        return kind(self.problem.dim, **options).calibrate(sensitivity, self.budget)
+            return printed.at_scale(Sensitivity(slack * worst, slack * worst), choice=1 / self.budget.epsilon)
+        kind = SharedFlip if self.pure else Spread if self.deepest else ExponentialMechanism
+        shared = {} if kind is ExponentialMechanism else {"leaves": 2**self.deepest}
+        mechanism: Selection = kind(self.problem.dim, **options, **shared)
+        rough = mechanism.calibrate(Sensitivity(slack, slack), self.budget).scales["choice"][0].value
+        moved = slack + 2 * CAP * rough * ROUNDED * (2**self.deepest if self.deepest else 1)
+        return mechanism.calibrate(Sensitivity(moved, moved), self.budget)
 
     def learner(self, release: Calibrated[Any]) -> TrustingClient:
         """One client's side."""
@@ -491,8 +511,7 @@ class Setting:
 
     def algorithm(self) -> Algorithm:
         """All of it."""
-        self.warn()
-        release, leaves, units = self.released(), self.leaves, self.units()
+        release, leaves, units = self.released(), self.leaves, self.units
         central = self.trust == "central"
         scale = release.scales["choice" if central else "gradient"][0].value
         drawn = (_PICK.at_scale(expert=1.0),) if self.play == "expert" else ()
@@ -510,7 +529,7 @@ class Setting:
                 "rate": Table(tuple(leaf.rate for leaf in leaves)),
                 "last": Table(tuple(float(leaf.last) for leaf in leaves)),
                 "unit": Table(units),
-                "cap": Table(tuple(_CAP * scale * unit for unit in units)),
+                "cap": Table(tuple(CAP * scale * unit for unit in units)),
             },
             releases=(release, *drawn),
             parameters={
@@ -529,7 +548,8 @@ class Setting:
         if self.published:
             where = "choices" if self.trust == "central" else "messages, of which the proof looks at one coordinate"
             reason = f"published as epsilon {self.budget.epsilon:g} of {where}"
-        who = "Selecting.aggregate" if self.trust == "central" else "PrivateClient.speak"
+        local = "PrivateClient" if self.release == "vertex" else "LeafClient"
+        who = "Selecting.aggregate" if self.trust == "central" else f"{local}.speak"
         return Guarantee(
             basis="published" if self.published else "proven",
             reason=reason,
@@ -548,8 +568,10 @@ class Setting:
         )
 
 
-def _one(slack: float) -> Sensitivity:
-    return Sensitivity(slack, slack)
+def _three_digits(number: int) -> int:
+    """Rounded down to three binary digits."""
+    spare = max(0, number.bit_length() - 3)
+    return number >> spare << spare
 
 
 def _weight(depths: range) -> float:
@@ -566,7 +588,7 @@ def fed_ope_stoch(
     lipschitz: float | None = None,
     smoothness: float | None = None,
     trust: Trust = "central",
-    release: Release = "vertex",
+    release: Release | None = None,
     noise: Noise | None = None,
     trees: int | None = None,
     play: Play = "mixture",
@@ -586,11 +608,11 @@ def fed_ope_stoch(
             default the problem's, which is 0 for experts.
         trust: "central": the server sees every v_s, and which expert it names is private. "local": clients send noised
             values.
-        release: of local clients: "vertex": every sum of fresh gradients is noised once. "leaf": v_s is noised at every
-            leaf, as in the paper.
+        release: of local clients: "vertex" (the default): every sum of fresh gradients is noised once. "leaf": v_s is
+            noised at every leaf, as in the paper (the default of "published").
         noise: of local clients: "laplace" (pure budgets, the default for them) or "gaussian".
         trees: T_1, by default as in the paper, but no tree, only a root, for linear losses.
-        play: "mixture", or "expert": one drawn from it for each block of samples.
+        play: "mixture", or "expert": one drawn from it for each block of samples, which may be half of all.
         calibration: "tight": batches that use whole phases, noise for d coordinates. "published": the paper's batches
             and noise; the guarantee says what that costs.
 
@@ -609,7 +631,6 @@ def fed_ope_stoch(
     """
     for name, given, choices in (
         ("trust", trust, Trust),
-        ("release", release, Release),
         ("play", play, Play),
         ("calibration", calibration, Calibration),
     ):
@@ -636,7 +657,7 @@ def fed_ope_stoch(
         check_positive("lipschitz", alpha),
         check_positive("smoothness", beta, zero=True),
         trust,
-        "leaf" if calibration == "published" else release,
+        release or ("leaf" if calibration == "published" else "vertex"),
         chosen,
         trees,
         play,
@@ -644,15 +665,21 @@ def fed_ope_stoch(
     ).algorithm()
 
 
-def _noise(noise: Noise | None, budget: Budget, trust: Trust, release: Release, calibration: Calibration) -> Noise:
+def _noise(
+    noise: Noise | None, budget: Budget, trust: Trust, release: Release | None, calibration: Calibration
+) -> Noise:
     """The law of local noise; what does not apply is refused."""
     if trust == "central":
-        for name, given, usual in (("noise", noise, None), ("release", release, "vertex")):
-            if given != usual:
-                raise ConfigurationError(name, given, f"{usual!r} with trust='central'", "the server draws an expert")
+        for name, given in (("noise", noise), ("release", release)):
+            if given is not None:
+                raise ConfigurationError(name, given, "None with trust='central'", "the server draws an expert")
         if calibration == "published" and budget.delta:
             raise PrivacyError.of("budget", budget, "a pure one with calibration='published'", "the paper has no other")
         return "laplace"
+    if release is not None:
+        check_choice("release", release, Release)
+    if release == "vertex" and calibration == "published":
+        raise ConfigurationError("release", release, "'leaf' with calibration='published'", "the paper has no other")
     chosen = noise or ("gaussian" if budget.delta else "laplace")
     check_choice("noise", chosen, Noise)
     if chosen == "gaussian" and (budget.delta == 0 or calibration == "published"):

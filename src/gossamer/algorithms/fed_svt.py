@@ -27,8 +27,9 @@ import jax.numpy as jnp
 from scipy import optimize, stats
 
 from gossamer.algorithms.experts import (
+    CAP,
+    ROUNDED,
     Client,
-    First,
     State,
     clients_of,
     experts_of,
@@ -38,6 +39,7 @@ from gossamer.algorithms.experts import (
     relative,
 )
 from gossamer.algorithms.follow_the_leader import Leader
+from gossamer.algorithms.schedules import FIRST
 from gossamer.checks import check_choice, check_positive
 from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -74,8 +76,8 @@ Calibration = Literal["tight", "A", "B", "C", "published", "literal"]
 Draws = Literal["exponential", "permute-and-flip"]
 Aggregation = Literal["tree", "blt", "independent"]
 
-_CAP = 64.0  # in scales of the selection: an expert so much worse than the best is drawn with probability e^-64
-_ROUNDED = 2.0**-23  # float32: by how much more of its size a score's excess may move
+_SPARE = 1e-4  # of delta: for the error of a secure sampler
+_BELOW = 1 - 2.0**-40  # of epsilon: for the rounding of sums of losses
 
 
 class Watching(NamedTuple):
@@ -198,7 +200,8 @@ def fed_svt(
             changes, and the smallest L with which the proof works. "published": the paper's noise, eta and L. "A", "B",
             "C": the paper's kappa and L with the options of SOUNDNESS 5.2: eta = 3 epsilon / (4 kappa); half the
             budget on each, less noise; the largest eta for a delta. "literal": line 9 as printed, without guarantee.
-        draws: "exponential", or "permute-and-flip": never worse for one draw, but only for pure budgets.
+        draws: "exponential", or "permute-and-flip" for pure budgets: never worse for one draw, but Lemma D.2 and with
+            it `failure` are about the exponential mechanism.
         aggregation: of local noise: "tree" (pure budgets), "blt" (with a delta), "independent".
 
     >>> print(fed_svt(100, 16, horizon=10_000, budget=Budget(1.0)).describe())
@@ -227,13 +230,15 @@ def fed_svt(
     if check_positive("optimal_loss", optimal_loss, zero=True) > horizon:
         raise ConfigurationError("optimal_loss", optimal_loss, f"at most the horizon of {horizon:,}")
     if trust == "local":
+        if draws != "exponential" or optimal_loss:
+            raise ConfigurationError("draws, optimal_loss", (draws, optimal_loss), "their defaults with trust='local'")
         return _local(problem, network, budget, aggregation, calibration, horizon, phase)
     if aggregation is not None:
         raise ConfigurationError("aggregation", aggregation, "None with trust='central'")
-    if not 0 < failure < 0.5:
+    if check_positive("failure", failure) >= 0.5:
         raise ConfigurationError("failure", failure, "a probability above 0, below 1/2")
     constants = _constants(problem.dim, rounds, failure, budget, calibration)
-    comparing, drawing = _mechanisms(problem.dim, constants, budget, calibration, draws)
+    comparing, drawing = _mechanisms(problem.dim, rounds, constants, budget, calibration, draws)
     floor = math.ceil(16 * network.learners * optimal_loss) / 16
     return Algorithm(
         name="fed_svt",
@@ -244,10 +249,10 @@ def fed_svt(
         guarantee=_promise(comparing, drawing, budget, calibration, horizon),
         schedule=Phases((Segment(1, 0), Segment(rounds, phase))),
         public={
-            "first": First(),
+            "first": FIRST,
             "threshold": Rate(floor + constants.limit, power=0.0),
             "floor": Rate(floor, power=0.0),
-            "cap": Rate(_CAP * drawing.scales["choice"][0].value, power=0.0),
+            "cap": Rate(CAP * drawing.scales["choice"][0].value, power=0.0),
         },
         releases=(comparing, drawing),
         parameters={
@@ -313,24 +318,24 @@ def _tight(changes: int, share: float, rounds: int, failure: float, budget: Budg
 def _largest_eta(changes: int, compared: float, budget: Budget) -> float:
     """The most that each draw may cost beside what comparing costs."""
     if budget.delta == 0:
-        return (budget.epsilon - compared) / changes
+        return (_BELOW * budget.epsilon - compared) / changes
 
     def cost(eta: float) -> float:
-        return compose([Pure(compared), BoundedRange((eta,) * changes)]).epsilon(budget.delta)
+        return compose([Pure(compared), BoundedRange((eta,) * changes)]).epsilon((1 - _SPARE) * budget.delta)
 
-    return accounting.largest_within(cost, budget.epsilon)
+    return accounting.largest_within(cost, _BELOW * budget.epsilon)
 
 
 def _mechanisms(
-    experts: int, constants: Constants, budget: Budget, calibration: Calibration, draws: Draws
+    experts: int, rounds: int, constants: Constants, budget: Budget, calibration: Calibration, draws: Draws
 ) -> tuple[Calibrated[AboveThreshold], Calibrated[Selection]]:
     """Comparing: one sample moves one increment by 1. Drawing: it moves every score by 1, and a rounding."""
     one = Sensitivity(l1=1.0, l2=1.0)
     threshold = 0.0 if calibration == "literal" else constants.threshold
-    watch = AboveThreshold(count=constants.changes, shift="constant")
+    watch = AboveThreshold(count=constants.changes, shift="constant", horizon=rounds + 1)  # and the first exchange
     comparing = watch.at_scale(one, query=constants.query, threshold=threshold)
     # D = 1 + cap 2^-23 with cap = 64 scales and a scale of 2 D / eta.
-    spare = 1 - 2 * _CAP * _ROUNDED / constants.eta
+    spare = 1 - 2 * CAP * ROUNDED / constants.eta
     if spare < 0.5:
         raise PrivacyError.of("budget", budget, "a larger epsilon", "scores would be rounded by more than one sample")
     moved = Sensitivity(l1=1 / spare, l2=1 / spare)
@@ -358,7 +363,7 @@ def _promise(
         basis="published" if published else "proven",
         reason=f"published as epsilon {budget.epsilon:g}, with a proof for more" if published and budget.delta else "",
         losses=(loss,),
-        deltas=(budget.delta,),
+        deltas=((1 - _SPARE) * budget.delta,),
         unit=Unit.SAMPLE,
         observer="broadcasts",
         horizon=horizon,

@@ -111,3 +111,22 @@ class Share:
     def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
         """1 until the delay is over."""
         return np.asarray((1 + self.power) / (np.maximum(t - self.delay, 1) + self.power), np.float64)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One value for every exchange, and the last one for all after it.
+
+    >>> Table((1.0, 0.5))(np.array([1, 2, 9]))
+    array([1. , 0.5, 0.5])
+    """
+
+    values: tuple[float, ...]
+
+    def __call__(self, t: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The value at each exchange."""
+        return np.take(np.asarray(self.values, np.float64), np.minimum(t, len(self.values)) - 1)
+
+
+FIRST = Table((1.0, 0.0))
+"""1 at the first exchange, then 0."""

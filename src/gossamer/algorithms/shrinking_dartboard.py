@@ -25,25 +25,38 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.experts import Client, First, clients_of, experts_of, loss_bits, phases_of, relative
+from gossamer.algorithms.experts import CAP, ROUNDED, Client, clients_of, experts_of, loss_bits, phases_of, relative
+from gossamer.algorithms.schedules import FIRST
 from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import ExponentialMechanism, pairs
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, per_scale, snap
-from gossamer.privacy import Assumption, Budget, Guarantee, Law, Loss, NoiseSpec, Pure, Sensitivity, Unit, compose
+from gossamer.privacy import (
+    Assumption,
+    Budget,
+    Guarantee,
+    Law,
+    Loss,
+    NoiseSpec,
+    Pure,
+    Sensitivity,
+    Unit,
+    accounting,
+    compose,
+)
 from gossamer.problems import Experts
 
-_CAP = 64.0  # in scales of a draw
-_ROUNDED = 2.0**-23
 _SHARE = 1 / 3  # of epsilon: for keeping
+_SPARE = 1e-4  # of delta: for the error of a secure sampler
+_BELOW = 1 - 2.0**-40  # of epsilon: for the rounding of sums of losses
 
 
 @dataclass(frozen=True)
 class Keeping(Mechanism):
     """Whether a draw survives a loss: P(yes) = (1 - restless) exp(-loss / scale).
 
-    An exponential draw E exceeds l - scale ln(1 - p) with exactly that probability; on a lattice with a smaller one, as
-    if p were larger.
+    An exponential draw E exceeds l - scale ln(1 - p) with exactly that probability. On a lattice the probability is
+    smaller by a common factor, as if p were larger, and one sample still moves it by e^(-move / scale).
 
     Attributes:
         restless: p, how likely a change is where there is no loss.
@@ -162,7 +175,7 @@ def shrinking_dartboard(
     eta = _largest_eta(rounds, network.learners * phase, budget, failure)
     restless, draws = _restless(eta, budget), _most_draws(eta, rounds, network.learners * phase, budget, failure)
     keeping = Keeping((), restless=restless, name="keep").at_scale(Sensitivity(1.0, 1.0), keep=1 / eta)
-    moved = 1 + _CAP / eta * _ROUNDED
+    moved = 1 + CAP / eta * ROUNDED
     drawing = ExponentialMechanism(problem.dim, best="lowest", touches=draws, name="choice").at_scale(
         Sensitivity(moved, moved), choice=moved / eta
     )
@@ -175,7 +188,7 @@ def shrinking_dartboard(
         guarantee=Guarantee(
             basis="proven",
             losses=(compose([keeping.losses[0], drawing.losses[0]]),),
-            deltas=(budget.delta,),
+            deltas=((1 - _SPARE) * budget.delta,),
             unit=Unit.SAMPLE,
             observer="broadcasts",
             horizon=horizon,
@@ -188,9 +201,9 @@ def shrinking_dartboard(
         ),
         schedule=Phases((Segment(1, 0), Segment(rounds, phase))),
         public={
-            "first": First(),
+            "first": FIRST,
             "restless": Rate(-math.log1p(-restless) / eta, power=0.0),
-            "cap": Rate(_CAP / eta, power=0.0),
+            "cap": Rate(CAP / eta, power=0.0),
         },
         releases=(keeping, drawing),
         parameters={"phase": phase, "eta": f"{eta:.4g}", "restless": f"{restless:.4g}", "draws": f"at most {draws:,}"},
@@ -212,15 +225,12 @@ def _most_draws(eta: float, rounds: int, most: int, budget: Budget, failure: flo
 
 
 def _largest_eta(rounds: int, most: int, budget: Budget, failure: float) -> float:
-    """The largest rate that the budget allows: by bisection, as the cost grows with it."""
+    """The largest rate that the budget allows."""
 
     def cost(eta: float) -> float:
         draws = _most_draws(eta, rounds, most, budget, failure)
         drawn = ExponentialMechanism(2, touches=draws).at_scale(Sensitivity(1.0, 1.0), noise=1 / eta).losses[0]
-        return compose([Pure(max(eta, _SHARE * budget.epsilon)), drawn]).epsilon(budget.delta)
+        kept = Pure(max(eta, _SHARE * budget.epsilon))
+        return compose([kept, drawn]).epsilon((1 - _SPARE) * budget.delta)
 
-    low, high = 1e-9 * budget.epsilon, budget.epsilon
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if cost(middle) <= budget.epsilon else (low, middle)
-    return low
+    return accounting.largest_within(cost, _BELOW * budget.epsilon)

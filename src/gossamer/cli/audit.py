@@ -7,9 +7,9 @@ from typing import Annotated, NamedTuple
 import typer
 from rich.console import Console
 
-from gossamer import problems, sets, topology
 from gossamer.algorithms import REGISTRY, Entry
 from gossamer.auditing import ATTACKS, MECHANISMS, Attack, Audit
+from gossamer.cli.kinds import setting
 from gossamer.cli.section import Section
 from gossamer.cli.show import say, show
 from gossamer.privacy import Guarantee
@@ -58,9 +58,7 @@ def guarantee_of(entry: Entry) -> Guarantee:
     >>> guarantee_of(REGISTRY["pd_ogd"]).basis
     'proven'
     """
-    problem = problems.Logistic(2, feature_bound=1.0, domain=sets.L2Ball(1.0))
-    network = topology.ring(4, weights="lazy") if entry.network == "graph" else 4
-    return entry.make(problem, network, **entry.example).guarantee
+    return entry.make(*setting(entry, dim=2, learners=4), **entry.example).guarantee
 
 
 def carry_out(attack: Attack, runs: int | None, seed: int, confidence: float) -> Finding:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import typer
 from rich.console import Console
 
-from gossamer import problems, sets, topology
 from gossamer.algorithms import REGISTRY, Entry
+from gossamer.cli.kinds import setting
 from gossamer.cli.section import Section
 from gossamer.cli.show import say, show
 from gossamer.core import Algorithm
@@ -63,7 +63,7 @@ def calibrations(entry: Entry) -> Sequence[str]:
 def comparison(algorithms: dict[str, Algorithm]) -> Table:
     """One column per calibration: scales, settings, and what they guarantee.
 
-    >>> from gossamer import algorithms
+    >>> from gossamer import algorithms, problems, topology
     >>> options = {"budget": Budget(1.0), "clip": 1.0, "step": 0.1, "horizon": 100}
     >>> makes = {k: algorithms.pd_ogd(problems.Linear(4), topology.ring(3), calibration=k, **options)
     ...          for k in ("tight", "published")}
@@ -104,10 +104,7 @@ def _build(
     entry: Entry, dim: int, learners: int, settings: dict[str, Any], options: Sequence[str], kind: str
 ) -> Algorithm | GossamerError:
     """The algorithm, or the reason why this calibration is refused."""
-    problem: problems.Problem = problems.Logistic(dim, feature_bound=1.0, domain=sets.L2Ball(1.0))
-    if entry.losses == "experts":
-        problem = problems.Experts(dim)
-    network = topology.ring(learners, weights="lazy") if entry.network == "graph" else learners
+    problem, network = setting(entry, dim, learners)
     section = Section("calibrate --option", dict(map(_parse, options)))
     ours = {"problem": problem, "experts": problem, "topology": network, "learners": network, "clients": network}
     supplied = settings | ours | {"calibration": kind}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gossamer import data, problems, sets, streams, topology
+from gossamer.algorithms import Entry
 
 Maker = Callable[..., Any]
 
@@ -70,3 +71,16 @@ GENERATORS = _by_name(
 DATASETS: Mapping[str, Callable[..., data.Dataset]] = {
     entry.name: getattr(data, entry.name) for entry in data.available()
 }
+
+
+def setting(entry: Entry, dim: int, learners: int) -> tuple[problems.Problem, Any]:
+    """A problem and a network for one who asks about an algorithm and names neither.
+
+    >>> from gossamer.algorithms import REGISTRY
+    >>> setting(REGISTRY["fed_svt"], 3, 4)
+    (Experts(dim=3, ...), 4)
+    """
+    network = topology.ring(learners, weights="lazy") if entry.network == "graph" else learners
+    if entry.losses == "experts":
+        return problems.Experts(dim), network
+    return problems.Logistic(dim, feature_bound=1.0, domain=sets.L2Ball(1.0)), network

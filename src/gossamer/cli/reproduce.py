@@ -12,13 +12,13 @@ from rich.console import Console
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError
 from gossamer.reports import require_plotly
-from gossamer.reproduction import Store, paper_000, paper_001, paper_002, paper_003
+from gossamer.reproduction import Store, paper_000, paper_001, paper_002, paper_003, paper_004
 
-PAPERS = {"000": paper_000, "001": paper_001, "002": paper_002, "003": paper_003}
+PAPERS = {"000": paper_000, "001": paper_001, "002": paper_002, "003": paper_003, "004": paper_004}
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="The number of a paper: 000, 001, 002 or 003.")],
+    paper: Annotated[str, typer.Argument(help="The number of a paper: 000, 001, 002, 003 or 004.")],
     figure: Annotated[int | None, typer.Option(help="Only what this figure of the paper needs.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few rounds and small grids: minutes, not hours.")] = False,
     data: Annotated[Path | None, typer.Option(help="Directory of the data; by default GOSSAMER_DATA.")] = None,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossamer.checks import check_count
+from gossamer.errors import ConfigurationError
 from gossamer.problems.base import Block
 from gossamer.problems.checks import check_losses
 from gossamer.problems.linear import Linear
@@ -38,6 +39,9 @@ class Experts(Linear):
     def __post_init__(self) -> None:
         check_count("experts", self.dim, least=2)
         super().__post_init__()
+        plain = not self.l2 and self.feature_bound is None and isinstance(self.domain, Simplex)
+        if not plain:
+            raise ConfigurationError("experts", self, "mixtures (domain=Simplex()), without l2 and feature_bound")
 
     def check(self, block: Block, *, start: int = 0) -> None:
         """Losses lie between 0 and 1; sums of them are at least 0."""

@@ -171,7 +171,8 @@ def chunk_length(algorithm: Algorithm, sources: Sequence[NoiseSource], block: in
     on_host = sum(not _in_program(source) for source in sources)
     draws = on_host * sum(spec.size for spec in algorithm.learner.noise.values())
     samples = (batch or algorithm.learners) * max(1, block) * math.prod(algorithm.problem.feature_shape)
-    values = algorithm.learners * draws + samples + _changing_weights(algorithm)
+    served = on_host * sum(spec.size for spec in algorithm.server.noise.values()) if algorithm.server else 0
+    values = algorithm.learners * draws + served + samples + _changing_weights(algorithm)
     return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * values))).bit_length() - 1)
 
 

@@ -41,24 +41,29 @@ class Experts(Generated):
         experts: int,
         seed: int,
         description: str,
+        alike: bool = False,
         best: int | None = None,
         means: Array | None = None,
         planned: Unseen | None = None,
     ) -> None:
         check_count("experts", experts, least=2)
+        # Where all clients have the same losses, these must not depend on how many clients there are.
+        width = 1 if alike else check_count("learners", learners)
 
         def page(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
-            losses = draw(rng, steps)
-            return np.broadcast_to(losses, (steps, learners, experts)), np.zeros((steps, learners), np.float32)
+            return draw(rng, steps), np.zeros((steps, width), np.float32)
 
-        super().__init__(page, learners=learners, features=(experts,), seed=seed, description=description)
+        super().__init__(page, learners=width, features=(experts,), seed=seed, description=description)
+        self.learners = learners
+        self.description = f"{description}, {learners} learners, {experts} features"
         self.best, self.means, self._planned, self._seed = best, means, planned, seed
 
     def _read(self, start: int, stop: int) -> Block:
         block = super()._read(start, stop)
+        x = np.repeat(block.x, self.learners // block.x.shape[1], axis=1) if self.learners else block.x
         if self._planned is not None:
-            block.x[:, :, self.best] = self._planned(np.arange(start, stop))[:, None]
-        return block
+            x[:, :, self.best] = self._planned(np.arange(start, stop))[:, None]
+        return Block(x, np.zeros(x.shape[:2], np.float32))
 
     def sums(self, schedule: Schedule, steps: int, *, pooled: bool = False) -> Stream:
         """A stream with one row for every block of the schedule: each client's sums, or those of all of them.
@@ -181,8 +186,25 @@ def realizable_experts(
     )
 
 
+class _Drifting(Experts):
+    """Uniform numbers, compared with the means of the period that a step lies in."""
+
+    period: int
+
+    def _read(self, start: int, stop: int) -> Block:
+        block, t = super()._read(start, stop), np.arange(start, stop) // self.period
+        means = {i: self._means(i) for i in range(start // self.period, -(-stop // self.period))}
+        below = np.stack([means[i] for i in t.tolist()]) if len(t) else np.zeros((0, block.x.shape[-1]))
+        return Block((block.x < below[:, None]).astype(np.float32), block.y)
+
+    def _means(self, number: int) -> Array:
+        assert self.features is not None
+        order = generator(self._seed, "who is good", number).permutation(self.features[0])
+        return np.where(order < self.features[0] // 2, 0.75, 0.25)
+
+
 def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: int) -> Experts:
-    """An oblivious adversary: who is good changes every `period` steps, the same for all clients.
+    """An oblivious adversary: who is good changes every `period` steps, and all clients have the same losses.
 
     In each period a random half of the experts has loss 1 with probability 3/4, the others with 1/4. Over many periods
     all experts are about equally good: whoever follows the leader of the past is misled.
@@ -190,16 +212,16 @@ def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: in
     >>> drifting_experts(2, 6, period=10, seed=0).read(0, 5).x.shape
     (5, 2, 6)
     """
-    check_count("period", period)
-
-    def draw(rng: np.random.Generator, steps: int) -> Array:
-        periods = -(-steps // period)
-        order = rng.permuted(np.tile(np.arange(experts), (periods, 1)), axis=1)
-        means = np.where(order < experts // 2, 0.75, 0.25).repeat(period, axis=0)[:steps]
-        return (rng.random((steps, 1, experts)) < means[:, None]).astype(np.float32)
-
-    name = f"drifting experts (period {period})"
-    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name)
+    stream = _Drifting(
+        lambda rng, steps: rng.random((steps, 1, experts), dtype=np.float32),
+        learners=learners,
+        experts=experts,
+        seed=seed,
+        description=f"drifting experts (period {check_count('period', period)})",
+        alike=True,
+    )
+    stream.period = period
+    return stream
 
 
 def hard_experts(learners: int, experts: int, *, seed: int) -> Experts:
@@ -216,7 +238,7 @@ def hard_experts(learners: int, experts: int, *, seed: int) -> Experts:
     def draw(rng: np.random.Generator, steps: int) -> Array:
         return rng.integers(0, 2, (steps, 1, experts)).astype(np.float32)
 
-    return Experts(draw, learners=learners, experts=experts, seed=seed, description="hard experts")
+    return Experts(draw, learners=learners, experts=experts, seed=seed, description="hard experts", alike=True)
 
 
 def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
