@@ -17,7 +17,7 @@ test: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --cov --numprocesses=auto
+	$(BIN)/pytest --cov --numprocesses=auto --dist=loadfile
 
 bench: .venv/ready
 	$(BIN)/python -m bench
