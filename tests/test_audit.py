@@ -8,6 +8,7 @@ attack would contradict a true claim with probability at most 0.1 %.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from gossamer.algorithms import REGISTRY
 from gossamer.algorithms.history import Picks
 from gossamer.auditing import ATTACKS, MECHANISMS, Attack, audit, audit_release, clopper_pearson, rounded, samples
 from gossamer.auditing import replicates as running
+from gossamer.auditing.attacks.experts import both_leaves, literal_threshold, noisy_max
 from gossamer.auditing.audit import _claim as claim
 from gossamer.auditing.bound import choose_event, epsilon_bounds
 from gossamer.auditing.neighbours import changed_learners, check_values
@@ -399,6 +401,28 @@ def test_the_noise_of_paper_002_costs_three_times_what_it_claims(name):
     assert 3 < found.epsilon <= 3.5
 
 
+@pytest.mark.parametrize(
+    ("name", "claimed", "least", "sound", "runs"),
+    [
+        ("published: messages, d=10", 1.0, 3.0, partial(both_leaves, 10), 30_000),
+        ("published: messages, d=20", 1.0, 3.0, partial(both_leaves, 20), 30_000),
+        ("published: noisy max", 1.0, 1.5, noisy_max, 100_000),
+        ("literal: threshold", 2.0, 2.2, partial(literal_threshold, "published"), 30_000),
+    ],
+)
+def test_the_noise_of_paper_004_costs_more_than_it_claims(name, claimed, least, sound, runs):
+    """SOUNDNESS 5: messages above 3 and choices above 1.5 against a claim of 1, the bare threshold above its share.
+
+    The same attacks on sound noise stay below. False alarm 5 % each.
+    """
+    attack = next(each for each in (*ATTACKS["fed_ope_stoch"], *ATTACKS["fed_svt"]) if each.name == name)
+    case = attack.make()
+    found = case.audit(runs=attack.runs, seed=1)
+    assert found.claimed == claimed
+    assert least < found.epsilon <= case.supremum
+    assert sound().audit(runs=runs, seed=1).epsilon < claimed
+
+
 def test_every_proven_algorithm_has_a_sharp_attack():
     proven = {name for name in REGISTRY if command.guarantee_of(REGISTRY[name]).basis == "proven"}
     assert proven
@@ -419,7 +443,8 @@ def test_every_mechanism_has_a_sharp_attack():
     assert {cls.__name__ for cls in ours - {Picks}} == set(MECHANISMS)
     for name, attacks in MECHANISMS.items():
         assert {type(attack.make().release.mechanism).__name__ for attack in attacks} == {name}
-        assert "sharp" in {attack.kind for attack in attacks}
+        # `Spread` states its loss as concentrated privacy, of which no pair of inputs reaches the epsilon.
+        assert {"realistic" if name == "Spread" else "sharp"} <= {attack.kind for attack in attacks}
 
 
 def test_flipped_labels_move_gradients_by_the_features():

@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 
 from gossamer.algorithms import dp_push_sum_dual_averaging, dp_subgradient_rescaling, dpsda_c, dpsda_ps
-from gossamer.auditing.attacks import dpsda, dual_baselines, ldp_endless, mechanisms, online_federated, pd_ftgl, pd_ogd
+from gossamer.auditing.attacks import (
+    dpsda,
+    dual_baselines,
+    experts,
+    ldp_endless,
+    mechanisms,
+    online_federated,
+    pd_ftgl,
+    pd_ogd,
+)
 from gossamer.auditing.attacks.base import Attack, Case, Kind, ReleaseCase, samples
 
 ATTACKS: Mapping[str, tuple[Attack, ...]] = {
@@ -18,6 +27,9 @@ ATTACKS: Mapping[str, tuple[Attack, ...]] = {
     "pdop": ldp_endless.PDOP,
     "dp_push_sum_dual_averaging": dual_baselines.attacks(dp_push_sum_dual_averaging),
     "dp_subgradient_rescaling": dual_baselines.attacks(dp_subgradient_rescaling),
+    "fed_ope_stoch": experts.FED_OPE_STOCH,
+    "fed_svt": experts.FED_SVT,
+    "shrinking_dartboard": experts.SHRINKING_DARTBOARD,
 }
 """Attacks by the name of the algorithm."""
 
@@ -26,6 +38,9 @@ MECHANISMS: Mapping[str, tuple[Attack, ...]] = {
     "Gossiped": pd_ftgl.GOSSIPED,
     "Releaked": dpsda.RELEAKED,
     "Views": ldp_endless.VIEWS,
+    "Keeping": experts.KEEPING,
+    "SharedFlip": experts.SHARED_FLIP,
+    "Spread": experts.SPREAD,
 }
 """Attacks by the name of the mechanism."""
 
