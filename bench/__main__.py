@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from bench import dpsda, endless, mechanisms, memory, secure
+from bench import dpsda, endless, experts, mechanisms, memory, secure
 from bench.tools import print_table, seconds
 from bench.workloads import (
     Workload,
@@ -36,10 +36,12 @@ def main() -> None:
             ruled_letter_size(),
             *dpsda.workloads(),
             endless.workload(),
+            experts.workload(),
         )
     )
     memory.main()
     endless.memory()
+    experts.memory()
     mechanisms.main()
     secure.main()
 
