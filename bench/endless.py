@@ -46,9 +46,7 @@ def samples(rounds: int) -> tuple[np.ndarray, np.ndarray]:
 def workload(rounds: int = 20_000) -> Workload:
     """One line of the table."""
     made, (x, y) = algorithm(), samples(rounds)
-    stream = streams.from_arrays(
-        np.swapaxes(x, 0, 1).reshape(-1, DIM), np.swapaxes(y, 0, 1).reshape(-1), LEARNERS, seed=0, shuffle=False
-    )
+    stream = streams.from_arrays(x.reshape(-1, DIM), y.reshape(-1), LEARNERS, seed=0, shuffle=False)
     scale = made.scales_of("parameters")[0].value
     return Workload(
         f"ldp_endless, statistics, {LEARNERS} learners, d={DIM}",
