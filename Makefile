@@ -19,7 +19,7 @@ test: .venv/ready
 	$(BIN)/lint-imports
 	$(BIN)/pytest --numprocesses=auto --dist=loadfile
 
-# Lines and branches that no test reaches. Watching every line nearly doubles the time of the tests.
+# Lines and branches that no test reaches. Watching every line takes the tests a tenth longer.
 coverage: .venv/ready
 	$(BIN)/pytest --cov --numprocesses=auto --dist=loadfile
 
