@@ -8,6 +8,7 @@ sample moves them by 1 at most, not by 1 and a rounding.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from gossamer.checks import check_count
-from gossamer.core import Algorithm, Federation, Learner, Now, Phases, Segment
+from gossamer.core import Algorithm, Federation, Learner, Now, Phases, Segment, Server
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import pairs
 from gossamer.privacy import Assumption, Guarantee
@@ -27,6 +28,8 @@ CAP = 64.0
 """In scales of a selection: an expert so much worse than the best one is drawn with probability e^-64."""
 ROUNDED = 2.0**-23
 """Float32: by how much of the cap one sample moves a score farther, where `relative` has rounded it."""
+SPARE, BELOW = 1e-4, 1 - 2.0**-40
+"""Of delta, what is kept for the error of a secure sampler; of epsilon, what is left after the rounding of its sums."""
 
 
 class State(NamedTuple):
@@ -90,6 +93,26 @@ class MixingClient(Client):
     def decide(self, state: State, now: Now) -> jax.Array:
         """The mixture."""
         return state.choice
+
+
+@dataclass(frozen=True)
+class Adding(Server):
+    """Adds up all that it is sent, and broadcasts what to play next."""
+
+    problem: Experts
+
+    def init(self) -> jax.Array:
+        """No losses."""
+        return pairs.zeros((self.problem.dim,))
+
+    def aggregate(self, state: jax.Array, messages: jax.Array, now: Now) -> tuple[jax.Array, jax.Array]:
+        """A function of the totals."""
+        totals = pairs.add(pairs.unpack(state), jnp.sum(messages, axis=0))
+        return self.named(totals, now), pairs.pack(totals)
+
+    @abstractmethod
+    def named(self, totals: pairs.Pair, now: Now) -> jax.Array:
+        """The expert, or the mixture."""
 
 
 def experts_of(experts: int | Experts) -> Experts:

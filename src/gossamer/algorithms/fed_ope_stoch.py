@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -32,25 +32,22 @@ import jax.numpy as jnp
 
 from gossamer.algorithms.experts import CAP, ROUNDED, clients_of, experts_of, relative
 from gossamer.algorithms.fading import Views
+from gossamer.algorithms.frank_wolfe_trees import Leaf, leaves_of
 from gossamer.algorithms.history import Picks
 from gossamer.algorithms.schedules import Table
+from gossamer.algorithms.shared_selections import SharedFlip, Spread
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Federation, Learner, Now, Phases, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, NoisyMax, PermuteAndFlip, pairs
-from gossamer.mechanisms.base import per_scale
+from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, NoisyMax, pairs
 from gossamer.mechanisms.selection import Selection
 from gossamer.privacy import (
     Assumption,
     Budget,
-    Concentrated,
     Guarantee,
-    Loss,
     NoiseSpec,
-    Pure,
     Sensitivity,
     Unit,
-    accounting,
 )
 from gossamer.problems import Block, Experts, Linear, Problem
 from gossamer.sets import Simplex
@@ -65,33 +62,6 @@ _BITS = 12  # a coordinate of one sample is rounded to 2^-12 of its range: sums 
 _UNIT = 2.0**-24  # float32: the relative error of one operation
 _MOST = 2**19  # samples of one vertex: their sum of integers of up to 2^11 each fits into 32 bits
 _PICK = Picks((1,), name="expert")
-
-
-class Leaf(NamedTuple):
-    """One exchange: the vertex that is new on the path to one leaf.
-
-    Attributes:
-        phase: p, in whose steps the result is played.
-        tree: j, its depth.
-        depth: |s|; 0: the root.
-        rows: steps since the last exchange.
-        samples: of them that the vertex uses.
-        rate: eta_k.
-        last: whether x is played from now on.
-    """
-
-    phase: int
-    tree: int
-    depth: int
-    rows: int
-    samples: int
-    rate: float
-    last: bool
-
-    @property
-    def leaves(self) -> int:
-        """How many leaves lie below the vertex."""
-        return int(2 ** (self.tree - self.depth))
 
 
 class State(NamedTuple):
@@ -290,55 +260,6 @@ class Selecting(Server):
 
 
 @dataclass(frozen=True)
-class Shared(Selection):
-    """Several selections among which one unit shares its sensitivity.
-
-    Attributes:
-        leaves: in how many of them one unit enters at most.
-    """
-
-    _: KW_ONLY
-    leaves: int = 1
-
-    def touched(self, position: int | None) -> int:
-        """The draws of all of them."""
-        return self.leaves
-
-    def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
-        """On a lattice each score of each of them is rounded."""
-        return super().rounded(sensitivity, self.leaves * grid)
-
-
-@dataclass(frozen=True)
-class SharedFlip(Shared, PermuteAndFlip):
-    """Permute-and-flip on scores that one unit moves by D_1, D_2, ... with D_1 + D_2 + ... <= D: costs add up."""
-
-    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
-        """Pure, however many selections share D."""
-        return Pure(0.0 if position == 0 else per_scale(self._moved(sensitivity), scales[self.name]))
-
-    def _share(self, budget: Budget) -> float:
-        return budget.epsilon
-
-
-@dataclass(frozen=True)
-class Spread(Shared, ExponentialMechanism):
-    """Exponential mechanisms on scores that one unit moves by D_1, D_2, ... with D_1^2 + D_2^2 + ... <= D^2.
-
-    Each costs (2 D_k / scale)^2 / 8 in zero-concentrated privacy (its range is bounded), and these add up.
-    """
-
-    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
-        """Concentrated, however many selections share D."""
-        if position == 0:
-            return Pure(0.0)
-        return Concentrated(per_scale(self._moved(sensitivity), scales[self.name]) ** 2 / 8)
-
-    def _share(self, budget: Budget) -> float:
-        return accounting.largest_within(lambda e: accounting.zcdp_epsilon(e**2 / 8, budget.delta), budget.epsilon)
-
-
-@dataclass(frozen=True)
 class Setting:
     """Everything that a user chose; `algorithm` makes the algorithm of it."""
 
@@ -372,34 +293,11 @@ class Setting:
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
-        """All exchanges. A phase that is too short keeps the last point, and its samples go to the next root."""
-        found: list[Leaf] = []
-        waiting, clamped = 0, 0
-        for phase in range(2, self.horizon.bit_length() + 1):
-            waiting += 2 ** (phase - 2)
-            deepest = self._deepest(phase, waiting)
-            depths, batch = self._fitting(phase, max(1, deepest) if deepest is not None else 0, waiting)
-            if batch:
-                found += self._phase(phase, depths, batch, waiting)
-                clamped, waiting = clamped + (deepest is not None and depths[-1] != deepest), 0
-        if not found:
-            hint = "half of them must hold the samples of all trees: give a longer one, or fewer trees"
-            raise ConfigurationError("horizon", self.horizon, "enough steps for one phase", hint)
-        if clamped and self.trees is None:
-            warnings.warn(f"trees: the default of T_1 is below 1, or does not fit, in {clamped} phases", stacklevel=5)
-        return tuple(found)
-
-    def _fitting(self, phase: int, deepest: int, steps: int) -> tuple[range, int]:
-        """The depths of a phase's trees, and b: 0 where they do not fit. A default of T_1 is lowered until it does."""
-        depths = range(1, deepest + 1) if deepest else range(1)
-        if self.published:
-            batch = int(2 ** (phase - 1) / (phase - 1) ** 2)
-        else:  # of three binary digits, so that blocks of few sizes are compiled; a root takes what is left
-            batch = _three_digits(int(steps / _weight(depths)))
-        batch -= batch % 2**deepest
-        if batch and batch * _weight(depths) <= steps:
-            return depths, batch
-        return self._fitting(phase, deepest - 1, steps) if self.trees is None and deepest > 1 else (depths, 0)
+        """All exchanges; where the default of T_1 could not be taken, a warning."""
+        found, changed = leaves_of(self.horizon, self._deepest, published=self.published, fixed=self.trees is not None)
+        if changed and self.trees is None:
+            warnings.warn(f"trees: the default of T_1 is below 1, or does not fit, in {changed} phases", stacklevel=5)
+        return found
 
     def _deepest(self, phase: int, steps: int) -> int | None:
         """T_1 = floor( log2(b epsilon beta sqrt(m) / (alpha ln d)) / 2 ); None: no tree, for linear losses.
@@ -415,18 +313,6 @@ class Setting:
         batch = 2 ** (phase - 1) / (phase - 1) ** 2 if self.published else steps
         ratio = batch * self.budget.epsilon * self.smoothness * m / (self.lipschitz * math.log(self.problem.dim))
         return math.floor(math.log2(ratio) / 2) if ratio > 0 else 0
-
-    def _phase(self, phase: int, depths: range, batch: int, waiting: int) -> list[Leaf]:
-        """Depth first: leaf l of a tree has its fresh samples at depth j - (zeros at the end of l in binary)."""
-        fresh = [(j, j - ((leaf & -leaf).bit_length() - 1) if leaf else 0) for j in depths for leaf in range(2**j)]
-        sizes = [batch >> depth for _, depth in fresh]
-        spare = waiting - sum(sizes)
-        used = [sizes[0] + (0 if self.published else spare), *sizes[1:]]
-        rows = [sizes[0] + spare, *sizes[1:]]
-        rates = [2 / (k + 2) for k in range(len(fresh))]
-        ends = [k + 1 == len(fresh) for k in range(len(fresh))]
-        parts = zip(fresh, rows, used, rates, ends, strict=True)
-        return [Leaf(phase, j, depth, row, use, rate, end) for (j, depth), row, use, rate, end in parts]
 
     def moved(self, leaf: Leaf) -> float:
         """D_s, how far one sample moves a coordinate of v_s at most, wherever x_s and its parent lie."""
@@ -566,17 +452,6 @@ class Setting:
             ),
             proof="docs/algorithms/fed_ope_stoch.md",
         )
-
-
-def _three_digits(number: int) -> int:
-    """Rounded down to three binary digits."""
-    spare = max(0, number.bit_length() - 3)
-    return number >> spare << spare
-
-
-def _weight(depths: range) -> float:
-    """Samples of trees of these depths, in units of b: a level of right children has b/2."""
-    return sum(1 + j / 2 for j in depths)
 
 
 def fed_ope_stoch(

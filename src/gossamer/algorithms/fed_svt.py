@@ -27,8 +27,10 @@ import jax.numpy as jnp
 from scipy import optimize, stats
 
 from gossamer.algorithms.experts import (
+    BELOW,
     CAP,
     ROUNDED,
+    SPARE,
     Client,
     State,
     clients_of,
@@ -75,9 +77,6 @@ Trust = Literal["central", "local"]
 Calibration = Literal["tight", "A", "B", "C", "published", "literal"]
 Draws = Literal["exponential", "permute-and-flip"]
 Aggregation = Literal["tree", "blt", "independent"]
-
-_SPARE = 1e-4  # of delta: for the error of a secure sampler
-_BELOW = 1 - 2.0**-40  # of epsilon: for the rounding of sums of losses
 
 
 class Watching(NamedTuple):
@@ -318,12 +317,12 @@ def _tight(changes: int, share: float, rounds: int, failure: float, budget: Budg
 def _largest_eta(changes: int, compared: float, budget: Budget) -> float:
     """The most that each draw may cost beside what comparing costs."""
     if budget.delta == 0:
-        return (_BELOW * budget.epsilon - compared) / changes
+        return (BELOW * budget.epsilon - compared) / changes
 
     def cost(eta: float) -> float:
-        return compose([Pure(compared), BoundedRange((eta,) * changes)]).epsilon((1 - _SPARE) * budget.delta)
+        return compose([Pure(compared), BoundedRange((eta,) * changes)]).epsilon((1 - SPARE) * budget.delta)
 
-    return accounting.largest_within(cost, _BELOW * budget.epsilon)
+    return accounting.largest_within(cost, BELOW * budget.epsilon)
 
 
 def _mechanisms(
@@ -363,7 +362,7 @@ def _promise(
         basis="published" if published else "proven",
         reason=f"published as epsilon {budget.epsilon:g}, with a proof for more" if published and budget.delta else "",
         losses=(loss,),
-        deltas=((1 - _SPARE) * budget.delta,),
+        deltas=((1 - SPARE) * budget.delta,),
         unit=Unit.SAMPLE,
         observer="broadcasts",
         horizon=horizon,

@@ -8,29 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 
-from gossamer.algorithms.experts import Client, clients_of, experts_of, least, loss_bits, phases_of
-from gossamer.core import Algorithm, Federation, Now, Phases, Segment, Server
+from gossamer.algorithms.experts import Adding, Client, clients_of, experts_of, least, loss_bits, phases_of
+from gossamer.core import Algorithm, Federation, Now, Phases, Segment
 from gossamer.mechanisms import pairs
 from gossamer.privacy import no_guarantee
 from gossamer.problems import Experts
 
 
 @dataclass(frozen=True)
-class Leader(Server):
+class Leader(Adding):
     """Names the expert with the least total of all that it was sent."""
 
-    problem: Experts
-
-    def init(self) -> jax.Array:
-        """No losses."""
-        return pairs.zeros((self.problem.dim,))
-
-    def aggregate(self, state: jax.Array, messages: jax.Array, now: Now) -> tuple[jax.Array, jax.Array]:
-        """Adds up, and broadcasts the leader."""
-        totals = pairs.add(pairs.unpack(state), jnp.sum(messages, axis=0))
-        return least(totals), pairs.pack(totals)
+    def named(self, totals: pairs.Pair, now: Now) -> jax.Array:
+        """The lowest number where there are several."""
+        return least(totals)
 
 
 def follow_the_leader(experts: int | Experts, clients: int | Federation, *, horizon: int, phase: int = 1) -> Algorithm:

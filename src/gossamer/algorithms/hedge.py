@@ -11,30 +11,22 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.experts import MixingClient, clients_of, experts_of, loss_bits, phases_of, relative
+from gossamer.algorithms.experts import Adding, MixingClient, clients_of, experts_of, loss_bits, phases_of, relative
 from gossamer.checks import check_positive
-from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
+from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment
 from gossamer.mechanisms import pairs
 from gossamer.privacy import no_guarantee
 from gossamer.problems import Experts
 
 
 @dataclass(frozen=True)
-class Weights(Server):
+class Weights(Adding):
     """Broadcasts the mixture."""
 
-    problem: Experts
-
-    def init(self) -> jax.Array:
-        """No losses."""
-        return pairs.zeros((self.problem.dim,))
-
-    def aggregate(self, state: jax.Array, messages: jax.Array, now: Now) -> tuple[jax.Array, jax.Array]:
-        """Adds up, and weighs."""
-        totals = pairs.add(pairs.unpack(state), jnp.sum(messages, axis=0))
-        excess = relative(totals, jnp.float32(jnp.inf))
-        mixture: jax.Array = jax.nn.softmax(-now.public["step"] * excess)
-        return mixture, pairs.pack(totals)
+    def named(self, totals: pairs.Pair, now: Now) -> jax.Array:
+        """Exponential in what an expert lost more than the best."""
+        mixture: jax.Array = jax.nn.softmax(-now.public["step"] * relative(totals, jnp.float32(jnp.inf)))
+        return mixture
 
 
 def hedge(

@@ -25,7 +25,18 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.experts import CAP, ROUNDED, Client, clients_of, experts_of, loss_bits, phases_of, relative
+from gossamer.algorithms.experts import (
+    BELOW,
+    CAP,
+    ROUNDED,
+    SPARE,
+    Client,
+    clients_of,
+    experts_of,
+    loss_bits,
+    phases_of,
+    relative,
+)
 from gossamer.algorithms.schedules import FIRST
 from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -47,8 +58,6 @@ from gossamer.privacy import (
 from gossamer.problems import Experts
 
 _SHARE = 1 / 3  # of epsilon: for keeping
-_SPARE = 1e-4  # of delta: for the error of a secure sampler
-_BELOW = 1 - 2.0**-40  # of epsilon: for the rounding of sums of losses
 
 
 @dataclass(frozen=True)
@@ -188,7 +197,7 @@ def shrinking_dartboard(
         guarantee=Guarantee(
             basis="proven",
             losses=(compose([keeping.losses[0], drawing.losses[0]]),),
-            deltas=((1 - _SPARE) * budget.delta,),
+            deltas=((1 - SPARE) * budget.delta,),
             unit=Unit.SAMPLE,
             observer="broadcasts",
             horizon=horizon,
@@ -231,6 +240,6 @@ def _largest_eta(rounds: int, most: int, budget: Budget, failure: float) -> floa
         draws = _most_draws(eta, rounds, most, budget, failure)
         drawn = ExponentialMechanism(2, touches=draws).at_scale(Sensitivity(1.0, 1.0), noise=1 / eta).losses[0]
         kept = Pure(max(eta, _SHARE * budget.epsilon))
-        return compose([kept, drawn]).epsilon((1 - _SPARE) * budget.delta)
+        return compose([kept, drawn]).epsilon((1 - SPARE) * budget.delta)
 
-    return accounting.largest_within(cost, _BELOW * budget.epsilon)
+    return accounting.largest_within(cost, BELOW * budget.epsilon)
