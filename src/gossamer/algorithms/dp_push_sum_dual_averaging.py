@@ -102,6 +102,7 @@ def dp_push_sum_dual_averaging(
         public={"step": alpha},
         releases=(release,),
         parameters={"step": str(alpha), "clip": clip, "noise": f"{noise}, {calibration}"},
+        missing="later",
     )
 
 

@@ -289,6 +289,8 @@ class Setting:
             releases=releases,
             coordinates=self.owners,
             parameters=parameters,
+            missing="later" if learner.push else "own",
+            batch=self.batch,
         )
 
     @property

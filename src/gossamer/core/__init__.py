@@ -1,6 +1,6 @@
 """The contracts: what a learner, a server and an algorithm are, for every engine."""
 
-from gossamer.core.algorithm import Algorithm, Federation, Public
+from gossamer.core.algorithm import Algorithm, Federation, Missing, Public
 from gossamer.core.learner import Learner, Message, Now, Server, State
 from gossamer.core.schedule import Every, Phases, Rate, Schedule, Segment
 
@@ -10,6 +10,7 @@ __all__ = [
     "Federation",
     "Learner",
     "Message",
+    "Missing",
     "Now",
     "Phases",
     "Public",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +15,16 @@ from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, Mechanism
-from gossamer.privacy import Guarantee, Scale, Unit
+from gossamer.privacy import Guarantee, Loss, Scale, Unit
 from gossamer.problems import Problem
 from gossamer.topology import Gossip, Mixing, Topology, public_draws
 
 Public = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 """A public schedule: exchange numbers 1, 2, ... to one value each."""
+
+Missing = Literal["own", "later", "nothing"]
+"""What a learner on a real network makes of a neighbour's message that did not come: its own message has that weight
+too; nothing now, and the next message brings it along (push-sum); or nothing of this exchange is heard at all."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,8 @@ class Algorithm:
         parameters: what a reader of a report wants to know.
         regret_bound: what `theoretical_bound` returns; None where nothing is proven.
         capacity: exchanges after which a learner's memory is full; None: it never is.
+        missing: what a lost message does, such that the guarantee stays: see `Missing`.
+        batch: samples a step; more than one only where all learners see the same batches.
     """
 
     name: str
@@ -108,6 +115,8 @@ class Algorithm:
     parameters: Mapping[str, object] = field(default_factory=dict)
     regret_bound: float | None = None
     capacity: int | None = None
+    missing: Missing = "own"
+    batch: int = 1
 
     def __post_init__(self) -> None:
         if (self.server is None) == isinstance(self.topology, Federation):
@@ -151,6 +160,22 @@ class Algorithm:
             raise ConfigurationError("steps", f"{exchanges:,} exchanges", allowed, "make it with a larger buffer")
         for release in self.releases:
             release.mechanism.require(exchanges * self._per_exchange(release))
+
+    def spent(self, exchanges: int, learner: int) -> dict[str, tuple[int, Loss]]:
+        """What one learner has released after so many exchanges: by draw, how often, and the loss of one unit.
+
+        >>> from gossamer import Budget, algorithms, problems, topology
+        >>> options = {"budget": Budget(1.0), "clip": 1.0, "step": 0.1}
+        >>> algorithms.pd_ogd(problems.Linear(4), topology.ring(3), **options).spent(7, learner=0)
+        {'gradient': (7, Pure(value=0.99999...))}
+        """
+        if self.guarantee.basis == "none":
+            return {}
+        positions = [exchanges * self._per_exchange(release) for release in self.releases]
+        return {
+            ", ".join(release.scales): (position, release.spent(position, learner % len(release.deltas)))
+            for release, position in zip(self.releases, positions, strict=True)
+        }
 
     def _per_exchange(self, release: Calibrated[Mechanism]) -> int:
         """How often a mechanism releases in one exchange: as often as its draws are declared."""
