@@ -35,9 +35,9 @@ def network(name: str, learners: int, order: list[int] | None = None) -> Any:
     return topology.from_networkx(ordered)
 
 
-def algorithm(name: str, learners: int = 5, order: list[int] | None = None) -> Algorithm:
+def algorithm(name: str, learners: int = 5, order: list[int] | None = None, **changed: Any) -> Algorithm:
     entry = REGISTRY[name]
-    options = dict(entry.example)
+    options = dict(entry.example) | changed
     if entry.data == "common":  # renamed learners control what they did before
         owners = np.repeat(np.arange(learners), [len(part) for part in np.array_split(np.arange(DIM), learners)])
         options["coordinates"] = np.asarray(order or range(learners))[owners]

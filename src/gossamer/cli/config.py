@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from gossamer import simulate
 from gossamer.algorithms import REGISTRY, Entry
 from gossamer.cli.kinds import DATASETS, GENERATORS, PROBLEMS, TOPOLOGIES, Maker
-from gossamer.cli.section import Nothing, Section, build, nearest
+from gossamer.cli.section import Nothing, Section, build, keys_of, nearest
 from gossamer.core import Algorithm, Federation
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.simulation import Run
 from gossamer.streams import POKER_CLASSES, Stream, common, from_arrays, read_records
 
 SECTIONS = ("problem", "data", "topology", "algorithm", "simulate")
+FOR_NODES = ("problem", "topology", "algorithm")
 SOURCES = ("name", "generator", "path")
 GENERATED_CLASSES = {"heterogeneous-logistic": 2, "smooth-cycle-logistic": 2, "poker-hands": len(POKER_CLASSES)}
 
@@ -71,20 +72,70 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
     """
     sections = _sections(_parsed(file))
     settings = _settings(sections["simulate"], steps, seed)
+    source, tables = _with_data(sections)
+    return Experiment(make_algorithm(tables), source.stream, settings)
+
+
+class ForNodes(NamedTuple):
+    """What a file says about a network: the algorithm, the tables that make it again, and data to try it with."""
+
+    algorithm: Algorithm
+    tables: Mapping[str, Mapping[str, Any]]
+    stream: Stream | None
+
+
+def load_for_nodes(file: Path, nodes: int) -> ForNodes:
+    """Read the algorithm of a network of so many nodes; [data], where it is there, says what its samples look like."""
+    tables = _parsed(file)
+    given = tables.get("topology", {})
+    if isinstance(given, dict) and not {"rows", "parts", "topology", "dimension"} & set(given):
+        tables["topology"] = given | {"learners": nodes}
+    sections = _sections(tables, FOR_NODES)
+    source, made = _with_data(sections) if "data" in sections else (None, {n: sections[n].table for n in FOR_NODES})
+    algorithm = make_algorithm(made)
+    if isinstance(algorithm.topology, Federation):
+        raise ConfigurationError("[algorithm] name", algorithm.name, "an algorithm that gossips", "it needs a server")
+    if algorithm.learners != nodes:
+        raise ConfigurationError("--nodes", nodes, f"{algorithm.learners}, as [topology] says")
+    return ForNodes(algorithm, made, None if source is None else source.stream)
+
+
+def make_algorithm(tables: Mapping[str, Mapping[str, Any]]) -> Algorithm:
+    """The algorithm that the tables [problem], [topology] and [algorithm] describe, without any data.
+
+    >>> problem, network = {"kind": "linear", "dim": 3}, {"kind": "ring", "learners": 4}
+    >>> make_algorithm({"problem": problem, "topology": network, "algorithm": {"name": "d_ogd", "step": 0.1}}).learners
+    4
+    """
+    sections = {name: Section(f"[{name}]", tables[name]) for name in FOR_NODES}
     entry: Entry = sections["algorithm"].pick("name", REGISTRY)
     sections["algorithm"].expect([entry.make], extra=["name"], supplied=["learners", "clients", "experts"])
     maker = sections["problem"].pick("kind", PROBLEMS)
     sections["problem"].expect([maker], extra=["kind"])
     network = _network(sections["topology"], entry)
-    images = "image_shape" in inspect.signature(maker).parameters
-    source = _source(sections["data"], network.learners, images=images, together=entry.data == "common")
-    problem = sections["problem"].call(maker, defaults=_shape(source))
+    problem = sections["problem"].call(maker)
     served = network if entry.network == "server" else network.learners
     given = {"problem": problem, "experts": problem, "topology": network, "learners": served, "clients": served}
-    # Common batches are as large as the data say, and the algorithm must know.
-    table = sections["data"].table
-    sized = {"batch": table["batch"]} if entry.data == "common" and "batch" in table else {}
-    return Experiment(sections["algorithm"].call(entry.make, given, defaults=sized), source.stream, settings)
+    made: Algorithm = sections["algorithm"].call(entry.make, given)
+    return made
+
+
+def _with_data(sections: Mapping[str, Section]) -> tuple[Source, dict[str, Mapping[str, Any]]]:
+    """The data, and the tables of the algorithm with what the data say: shapes, classes and the size of batches."""
+    entry: Entry = sections["algorithm"].pick("name", REGISTRY)
+    maker = sections["problem"].pick("kind", PROBLEMS)
+    network = _network(sections["topology"], entry)
+    images = "image_shape" in inspect.signature(maker).parameters
+    source = _source(sections["data"], network.learners, images=images, together=entry.data == "common")
+    known = {key: value for key, value in _shape(source).items() if key in keys_of(maker) and value is not None}
+    data = sections["data"].table
+    batch = {"batch": data["batch"]} if entry.data == "common" and "batch" in data else {}
+    tables = {
+        "problem": {**known, **sections["problem"].table},
+        "topology": sections["topology"].table,
+        "algorithm": {**batch, **sections["algorithm"].table},
+    }
+    return source, tables
 
 
 def _parsed(file: Path) -> dict[str, Any]:
@@ -99,16 +150,16 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise ConfigurationError("FILE", str(file), "a TOML file", f"it breaks off: {error}") from None
 
 
-def _sections(tables: Mapping[str, Any]) -> dict[str, Section]:
+def _sections(tables: Mapping[str, Any], needed: Sequence[str] = SECTIONS) -> dict[str, Section]:
     allowed = ", ".join(f"[{name}]" for name in SECTIONS)
     for name, table in tables.items():
         if name not in SECTIONS or not isinstance(table, dict):
             shown = f"[{name}]" if isinstance(table, dict) else name
             raise ConfigurationError(shown, table, f"the sections {allowed}", nearest(name, SECTIONS))
-    for name in SECTIONS:
+    for name in needed:
         if name not in tables:
             raise ConfigurationError(f"[{name}]", Nothing(), f"the sections {allowed}", f"add a section [{name}]")
-    return {name: Section(f"[{name}]", tables[name]) for name in SECTIONS}
+    return {name: Section(f"[{name}]", tables[name]) for name in tables}
 
 
 def _settings(section: Section, steps: int | None, seed: int | None) -> Section:
@@ -186,4 +237,4 @@ def _images(x: Any) -> Any:
 def _shape(source: Source) -> dict[str, Any]:
     """What the data say about the problem."""
     features = source.stream.features or ()
-    return {"dim": math.prod(features), "image_shape": features, "classes": source.classes}
+    return {"dim": math.prod(features), "image_shape": list(features), "classes": source.classes}
