@@ -18,6 +18,7 @@ from gossamer.cli.audit import audit_command, guarantee_of
 from gossamer.cli.calibrate import calibrate
 from gossamer.cli.config import Experiment, load
 from gossamer.cli.demo import INTRODUCTION, play
+from gossamer.cli.network import network, run_node
 from gossamer.cli.reproduce import reproduce
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
@@ -113,6 +114,8 @@ def _report(file: Path, experiment: Experiment, run: Run, steps: int | None) -> 
 app.command("calibrate")(calibrate)
 app.command("audit")(audit_command)
 app.command("reproduce")(reproduce)
+app.command("node")(run_node)
+app.add_typer(network, name="network")
 
 
 @app.command("demo")

@@ -1,0 +1,251 @@
+"""`gossamer ledger`: what nodes have spent, whether their ledgers are intact, and copies for others to read."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, NamedTuple, TypeVar
+
+import typer
+from rich.console import Console
+
+from gossamer.cli.show import say, show
+from gossamer.errors import ConfigurationError, GossamerError
+from gossamer.net.chain import LedgerError, Spent
+from gossamer.net.export import Export, export
+from gossamer.net.ledger import Ledger
+from gossamer.net.sealing import Sealer
+from gossamer.net.witness import Witness, default_witness
+from gossamer.privacy import Loss, compose
+from gossamer.privacy.accounting import sampler_share
+from gossamer.privacy.guarantee import rounded_up
+from gossamer.reports import Table
+
+Book = Ledger | Export
+T = TypeVar("T")
+
+_SQLITE = b"SQLite format 3\0"
+
+ledger = typer.Typer(no_args_is_help=True, help="What nodes have spent: show, verify, total, export.")
+
+One = Annotated[Path, typer.Argument(help="A node's directory, its ledger, or an exported ledger.")]
+Several = Annotated[list[Path], typer.Argument(help="Nodes' directories, ledgers, or exported ledgers.")]
+
+
+@ledger.command("show")
+def show_ledger(
+    place: One, rows: Annotated[int, typer.Option(min=1, help="How many of the last rows to show.")] = 10
+) -> None:
+    """Show whose ledger it is, what was promised, and the last rows."""
+    with ExitStack() as stack:
+        book = _open(place, stack, old=True)
+        console = Console()
+        facts = asdict(book.identity) | {"run": book.run or "has not begun", "rows": f"{book.last.number:,}"}
+        rows_of_facts = tuple((name, str(fact)) for name, fact in facts.items())
+        show(console, Table(("ledger", str(place)), rows_of_facts), words=True)
+        if book.promise:
+            say(console, book.promise.sentence())
+        delta = _shown_delta(book)
+        if delta is not None:
+            say(console, f"What was spent up to each row, at delta {rounded_up(delta)}:")
+        show(console, _last_rows(book, rows, delta))
+
+
+@ledger.command("verify")
+def verify_ledgers(
+    places: Several,
+    key: Annotated[Path | None, typer.Option(help="The file with the key that seals a sealed ledger.")] = None,
+) -> None:
+    """Check that no row was changed, removed or moved, and that messages and state are those of the rows."""
+    sealer = Sealer(_read(key)) if key else None
+    faults = [not _verified(place, sealer) for place in places]
+    if any(faults):
+        raise typer.Exit(2)
+
+
+@ledger.command("total")
+def total_ledgers(
+    places: Several,
+    delta: Annotated[
+        float | None, typer.Option(help="Delta of every sum, instead of the sum of the runs' deltas.")
+    ] = None,
+) -> None:
+    """Add up what was spent on the same data."""
+    if delta is not None and not 0 <= delta < 1:
+        raise ConfigurationError("--delta", delta, "a number from 0 to below 1")
+    with ExitStack() as stack:
+        costs = [_cost(book) for book in _distinct([_open(place, stack) for place in places])]
+    show(Console(), totals(costs, delta), words=True)
+    units = {cost.unit for cost in costs}
+    if len(units) > 1:
+        say(Console(), f"These runs do not protect the same: {'; '.join(sorted(units))}. Their sum holds for none.")
+
+
+@ledger.command("export")
+def export_ledger(place: One, out: Annotated[Path, typer.Option(help="The file to write.")]) -> None:
+    """Write the rows as JSON lines: no state, no messages, and no key of the digests."""
+    with ExitStack() as stack:
+        book = _open(place, stack, old=True)
+        if isinstance(book, Export):
+            raise ConfigurationError("ledger", str(place), "a node's ledger", "this is an exported one already")
+        export(book, out)
+        typer.echo(f"{book.last.number:,} rows in {out}, head {book.last.hash}")
+
+
+class Cost(NamedTuple):
+    """What one run has spent so far.
+
+    Attributes:
+        source: name of the data source.
+        run: its id.
+        learner: whose data it was.
+        loss: of all its mechanisms together; None without a guarantee.
+        delta: where its epsilon is stated.
+        error: how far its noise is from the exact law at most.
+        unit: what is protected.
+    """
+
+    source: str
+    run: str
+    learner: int
+    loss: Loss | None
+    delta: float
+    error: float
+    unit: str
+
+
+def totals(costs: Sequence[Cost], delta: float | None = None) -> Table:
+    """One line per run, and one per source for the sum of its runs.
+
+    >>> from gossamer.privacy import Pure
+    >>> costs = [Cost("meters", run, 0, Pure(0.5), 0.0, 0.0, "one sample") for run in ("r1", "r2")]
+    >>> [row[3] for row in totals(costs).rows]
+    ['0.5', '0.5', '1']
+    """
+    rows: list[tuple[str, ...]] = []
+    for source in sorted({cost.source for cost in costs}):
+        ours = [cost for cost in costs if cost.source == source]
+        rows += [(source, cost.run, str(cost.learner), *_sum([cost], None)) for cost in ours]
+        rows.append((source, f"sum of {len(ours)} run{'s' * (len(ours) > 1)}", "", *_sum(ours, delta)))
+    return Table(("source", "run", "learner", "epsilon", "delta"), tuple(rows))
+
+
+def _sum(costs: Sequence[Cost], delta: float | None) -> tuple[str, str]:
+    """Epsilon and delta of runs on the same data; the sampler's errors are counted in delta."""
+    losses = [cost.loss for cost in costs if cost.loss is not None]
+    at = min(1.0, math.fsum(cost.delta for cost in costs)) if delta is None else delta
+    if len(losses) < len(costs) or at == 1:
+        return rounded_up(math.inf), "1"
+    epsilon = compose(losses).epsilon(at)
+    share = sampler_share(math.fsum(cost.error for cost in costs), epsilon)
+    return rounded_up(epsilon), rounded_up(min(1.0, at + share))
+
+
+def _cost(book: Book) -> Cost:
+    """What the last row says, in the terms of the guarantee."""
+    identity, promise = book.identity, book.promise
+    run = book.run or "has not begun"
+    if promise is None or book.last.exchange < 0:
+        return Cost(identity.source, run, identity.learner, compose([]), 0.0, 0.0, "")
+    unit = f"{promise.unit} ({promise.per}), observer {promise.observer}"
+    if not promise.losses:
+        return Cost(identity.source, run, identity.learner, None, 1.0, 0.0, unit)
+    spent = [one.loss for one in book.last.spent] or [_own(promise.losses, identity.learner)]
+    loss, delta = compose(spent), _own(promise.deltas, identity.learner)
+    return Cost(identity.source, run, identity.learner, loss, delta, promise.sampler_error, unit)
+
+
+def _own(each: Sequence[T], learner: int) -> T:
+    """This learner's of a guarantee's losses or deltas: there is one for all, or one for each."""
+    return each[learner if len(each) > 1 else 0]
+
+
+def _distinct(books: Sequence[Book]) -> list[Book]:
+    """Every run of a learner once: of several copies the longest, where the others are beginnings of it."""
+    longest: dict[tuple[object, ...], Book] = {}
+    for book in sorted(books, key=lambda book: book.last.number):
+        own = (book.identity, book.run) if book.run else (book.path,)
+        shorter = longest.get(own)
+        if shorter and next(islice(book.rows(), shorter.last.number - 1, None)).hash != shorter.last.hash:
+            raise LedgerError(
+                f"{shorter.path} and {book.path} are ledgers of the same run and differ at row {shorter.last.number}: "
+                f"two copies of one node ran, and noise may have been used twice."
+            )
+        longest[own] = book
+    return list(longest.values())
+
+
+def _last_rows(book: Book, count: int, delta: float | None) -> Table:
+    rows = [
+        (
+            str(row.number),
+            f"{datetime.fromtimestamp(row.time, UTC):%Y-%m-%d %H:%M:%S}",
+            row.kind,
+            *(str(number) if row.exchange >= 0 else "" for number in (row.exchange, row.step)),
+            f"{row.bytes:,}",
+            rounded_up(_epsilon(row.spent, delta)) if row.exchange >= 0 else "",
+        )
+        for row in deque(book.rows(), maxlen=count)
+    ]
+    return Table(("row", "time (UTC)", "kind", "exchange", "step", "bytes", "epsilon spent"), tuple(rows))
+
+
+def _shown_delta(book: Book) -> float | None:
+    """Where epsilon is shown; None without a guarantee."""
+    return _own(book.promise.deltas, book.identity.learner) if book.promise and book.promise.losses else None
+
+
+def _epsilon(spent: Sequence[Spent], delta: float | None) -> float:
+    return math.inf if delta is None else compose([one.loss for one in spent]).epsilon(delta)
+
+
+def _verified(place: Path, sealer: Sealer | None) -> bool:
+    """Say what was found; whether nothing was wrong."""
+    try:
+        with ExitStack() as stack:
+            book = _open(place, stack, sealer)
+            found = f"{place}: {book.last.number:,} rows, chain intact, head {book.last.hash}"
+            typer.echo(found + _extent(book))
+    except GossamerError as error:
+        typer.echo(f"error: {place}: {error}", err=True)
+        return False
+    return True
+
+
+def _extent(book: Book) -> str:
+    """What was checked beside the chain, in words."""
+    if isinstance(book, Export):
+        return " (an export: the chain only)"
+    witness = "the witness agrees" if _witness(book).path.exists() else "no witness on this machine"
+    return f" (sealed: no messages, no state; {witness})" if book.locked else f" ({witness})"
+
+
+def _open(place: Path, stack: ExitStack, sealer: Sealer | None = None, *, old: bool = False) -> Book:
+    """A ledger or an export, checked; one of which the witness knows more only where `old` allows it."""
+    path = place / "ledger.db" if place.is_dir() else place
+    if _read(path, len(_SQLITE)) != _SQLITE:
+        return Export(path)
+    with Ledger.open(path, read_only=True) as named:
+        witness = None if old else _witness(named)
+    book = stack.enter_context(Ledger.open(path, sealer=sealer, witness=witness, read_only=True))
+    book.verify()
+    return book
+
+
+def _witness(book: Ledger) -> Witness:
+    return Witness(default_witness(book.identity.key))
+
+
+def _read(path: Path, size: int = -1) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError as error:
+        hint = f"the system says: {(error.strerror or 'refused').lower()}"
+        raise ConfigurationError("file", str(path), "a file that can be read", hint) from None

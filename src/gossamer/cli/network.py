@@ -1,0 +1,192 @@
+"""`gossamer network init`, `gossamer network run` and `gossamer node`: learners in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from gossamer.checks import check_count
+from gossamer.cli.config import load_for_nodes, make_algorithm
+from gossamer.cli.show import say
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.streams import Stream
+
+network = typer.Typer(no_args_is_help=True, help="Make a network of nodes, or try one out on this machine.")
+
+_COLUMNS = {
+    "exchanges": "exchanges",
+    "messages_sent": "sent",
+    "missing": "missing",
+    "resent": "sent again",
+    "epsilon_spent": "epsilon spent",
+}
+
+
+@network.command("init")
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made here: a directory for every node.")],
+    algorithm: Annotated[Path, typer.Option(help="A TOML file with [problem], [topology] and [algorithm].")],
+    nodes: Annotated[int, typer.Option(help="How many learners.")],
+    host: Annotated[list[str] | None, typer.Option(help="Address of each node, in order; default 127.0.0.1.")] = None,
+    port: Annotated[int, typer.Option(help="Node i listens at this port + i.")] = 7400,
+    http_port: Annotated[int, typer.Option(help="Node i has its page at this port + i; 0: none.")] = 8400,
+    deadline: Annotated[float, typer.Option(help="Seconds to wait for the messages of a step.")] = 10.0,
+    period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 0.0,
+    samples: Annotated[int, typer.Option(help="With [data] in the file: samples to write for each node.")] = 1000,
+    no_guarantee: Annotated[bool, typer.Option(help="Allow an algorithm without any privacy.")] = False,
+) -> None:
+    """Make a directory for every node: settings, certificate, noise key and ledger."""
+    from gossamer.net.agreed import prepared
+    from gossamer.net.directory import init_network
+    from gossamer.net.node import Pace
+
+    check_count("--nodes", nodes)
+    found = load_for_nodes(algorithm, nodes)
+    hosts = host or ["127.0.0.1"]
+    if len(hosts) not in (1, nodes):
+        raise ConfigurationError("--host", hosts, f"one address, or one for each of {nodes} nodes")
+    made = init_network(
+        directory,
+        prepared(found.algorithm, allow_no_guarantee=no_guarantee),
+        found.tables,
+        hosts=hosts if len(hosts) == nodes else hosts * nodes,
+        port=port,
+        http_port=http_port or None,
+        pace=Pace(deadline=deadline, period=period),
+        no_guarantee=no_guarantee,
+    )
+    console = Console()
+    say(console, prepared(found.algorithm, allow_no_guarantee=no_guarantee).describe())
+    for learner, node in enumerate(made):
+        if found.stream is not None:
+            _write_samples(node.path / "samples.jsonl", found.stream, learner, samples)
+        say(console, f"  {node.path}: gossamer node {node.path}")
+    if found.stream is None:
+        say(console, "Put the samples of each node in its samples.jsonl, or name another file in its node.toml.")
+    say(console, f"Keep {directory / 'ca.key'} away from the nodes: whoever has it can take any node's place.")
+
+
+def _write_samples(file: Path, stream: Stream, learner: int, steps: int) -> None:
+    """The first samples of one learner, one JSON object a line."""
+    block = stream.read(0, steps if stream.length is None else min(steps, stream.length))
+    x, y = block if stream.shared else (leaf[:, learner : learner + 1] for leaf in block)
+    features, labels = x.reshape(-1, *x.shape[2:]), y.reshape(-1)
+    rows = ({"x": row.tolist(), "y": label.item()} for row, label in zip(features, labels, strict=True))
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        opened.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def run_node(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A node's directory, made by `network init`.")],
+    data: Annotated[
+        str | None, typer.Option(help="Samples, instead of what node.toml says; - : standard input.")
+    ] = None,
+    exchanges: Annotated[int | None, typer.Option(help="End after so many exchanges.")] = None,
+    state_key: Annotated[Path | None, typer.Option(help="32 bytes that the state is encrypted with.")] = None,
+    adopt: Annotated[
+        bool, typer.Option(help="Go on here with a directory that was moved from another machine.")
+    ] = False,
+    linger: Annotated[bool, typer.Option(help="At the end keep serving the last decision, until SIGTERM.")] = True,
+) -> None:
+    """Run one learner, until its guarantee is used up or somebody stops it."""
+    from gossamer.net.directory import NodeDirectory
+    from gossamer.net.launch import launch
+
+    found = NodeDirectory(directory)
+    settings = found.settings()
+    running = launch(
+        found,
+        settings,
+        make_algorithm(found.tables()),
+        data=data,
+        exchanges=exchanges,
+        state_key=state_key,
+        adopt=adopt,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: running.node.stop())
+    running.run(linger=linger)
+
+
+@network.command("run")
+def run(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made by `network init`.")],
+    exchanges: Annotated[int | None, typer.Option(help="End after so many exchanges.")] = None,
+) -> None:
+    """Start all nodes of a directory on this machine, and show what they do."""
+    from gossamer.net.directory import NodeDirectory
+
+    found = sorted(directory.glob("node-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    if not found:
+        raise ConfigurationError("DIR", str(directory), "a directory made by `gossamer network init`")
+    pages = [NodeDirectory(path).settings().http for path in found]
+    if not all(pages):
+        raise ConfigurationError("http", "", "an address in every node.toml", "the table is read from there")
+    logs = [(path / "node.log").open("ab") for path in found]
+    extra = [] if exchanges is None else ["--exchanges", str(exchanges)]
+    started = [
+        subprocess.Popen([sys.executable, "-m", "gossamer", "node", str(path), *extra], stderr=log)
+        for path, log in zip(found, logs, strict=True)
+    ]
+    try:
+        _watch(found, pages, started)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(30) for process in started]
+        for log in logs:
+            log.close()
+    bad = [path.name for path, code in zip(found, codes, strict=True) if code]
+    if bad:
+        raise PrivacyError(f"{', '.join(bad)} ended with an error: see node.log in each directory.")
+
+
+def _watch(names: list[Path], pages: list[str], started: list[subprocess.Popen[bytes]]) -> None:
+    """A live table, until all nodes have come to their end."""
+    console = Console()
+    with Live(console=console, refresh_per_second=4) as live:
+        while True:
+            shown = [_ask(page) for page in pages]
+            live.update(_table(names, shown))
+            over = [one["state"] in ("finished", "exhausted") for one in shown]
+            if all(over) or any(process.poll() is not None for process in started):
+                return
+            time.sleep(0.25)
+
+
+def _table(names: list[Path], shown: list[dict[str, Any]]) -> Table:
+    table = Table("node", "state", *_COLUMNS.values())
+    for name, one in zip(names, shown, strict=True):
+        table.add_row(name.name, one["state"], *(f"{one.get(key, 0):.6g}" for key in _COLUMNS))
+    return table
+
+
+def _ask(page: str) -> dict[str, Any]:
+    """State and counts of a node, as its page says; a node that does not answer yet is starting."""
+    try:
+        with urllib.request.urlopen(f"http://{page}/healthz", timeout=1.0) as answer:
+            facts: dict[str, Any] = json.load(answer)
+    except urllib.error.HTTPError as error:
+        facts = json.load(error)
+    except OSError:
+        return {"state": "starting"}
+    with urllib.request.urlopen(f"http://{page}/metrics", timeout=1.0) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if "reason=" not in line and line[0] != "#"]
+    found = {line.partition("{")[0].removeprefix("gossamer_").removesuffix("_total"): line for line in lines}
+    return {name: float(line.rpartition(" ")[2]) for name, line in found.items()} | facts

@@ -1,0 +1,111 @@
+"""What all nodes of a network agree on: the algorithm as they run it, its digest, and what their frames look like."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import numpy as np
+
+from gossamer.core import Algorithm, Schedule
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.net.frames import Format, Leaf
+from gossamer.privacy import FastNoise, NoiseSource, SecureNoise
+from gossamer.privacy.keystream import subkey
+from gossamer.topology import Topology
+
+_LATEST = 2**62
+
+
+def prepared(algorithm: Algorithm, *, allow_no_guarantee: bool = False) -> Algorithm:
+    """The algorithm as nodes run it: with secure noise, unless it protects nothing and that is allowed.
+
+    >>> from gossamer import algorithms, problems, topology
+    >>> prepared(algorithms.d_ogd(problems.Linear(2), topology.ring(3), step=0.1))
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.PrivacyError: guarantee: got 'none'; allowed: one that noise can keep. To send raw gradients ...
+    """
+    if any(spec.used_in == "decide" for spec in algorithm.learner.noise.values()):
+        raise ConfigurationError("algorithm", algorithm.name, "one whose decisions draw no noise of their own")
+    if algorithm.guarantee.basis != "none":
+        return algorithm.secured()
+    if not allow_no_guarantee:
+        hint = "to send raw gradients on purpose, say so: allow_no_guarantee, or --no-guarantee"
+        raise PrivacyError.of("guarantee", "none", "one that noise can keep", hint)
+    return algorithm
+
+
+def config_digest(algorithm: Algorithm) -> str:
+    """A digest of all that says what is computed: it is part of the noise, of the ledger and of every frame.
+
+    >>> from gossamer import algorithms, problems, topology
+    >>> one, two = (algorithms.d_ogd(problems.Linear(2), topology.ring(3), step=step) for step in (0.1, 0.2))
+    >>> config_digest(one) == config_digest(one), config_digest(one) == config_digest(two)
+    (True, False)
+    """
+    network = algorithm.topology
+    parts = [repr(part) for part in (algorithm.name, algorithm.learner, algorithm.mixing, algorithm.schedule)]
+    parts += [f"{name} {schedule!r}" for name, schedule in sorted(algorithm.public.items())]
+    parts += [repr(algorithm.releases), algorithm.missing, algorithm.guarantee.to_json()]
+    if isinstance(network, Topology):
+        lists = network.neighbours(np.arange(1 if network.fixed else 64))
+        parts += [network.name, np.asarray(lists.speakers).tobytes().hex(), np.asarray(lists.weights).tobytes().hex()]
+    plain = re.sub(r" at 0x[0-9a-f]+", "", "\n".join(parts))  # where a function lies in memory says nothing
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def key_fingerprint(key: bytes) -> str:
+    """Tells whether a ledger belongs to a noise key; gives nothing of the key away.
+
+    >>> len(key_fingerprint(bytes(32)))
+    32
+    """
+    return subkey(key, "ledger").hex()[:32]
+
+
+def noise_of(algorithm: Algorithm, key: bytes, run: str) -> NoiseSource:
+    """The noise of one node: secure, or fast where nothing is protected.
+
+    A node draws as the only learner of its key, so its draws do not depend on its number.
+
+    >>> from gossamer import algorithms, problems, topology
+    >>> algorithm = algorithms.noisy_ogd(problems.Linear(2), topology.ring(3), step=0.1, scale=0.1)
+    >>> type(noise_of(algorithm, bytes(32), "run")).__name__
+    'FastNoise'
+    """
+    digest = config_digest(algorithm)
+    if algorithm.guarantee.basis == "none":
+        return FastNoise(int.from_bytes(subkey(key, run, digest)[:8], "little"))
+    return SecureNoise(key, run, digest)
+
+
+def frame_format(algorithm: Algorithm, network: str, leaves: tuple[Leaf, ...]) -> Format:
+    """What the frames of a network look like.
+
+    A learner's message has the dtype that it speaks in; what gossip makes of messages is sent in float64, so that its
+    rounding is far below what the noise after gossip covers.
+    """
+    wide = tuple(Leaf("<f8", leaf.shape) for leaf in leaves)
+    return Format(
+        network=bytes.fromhex(network),
+        config=bytes.fromhex(config_digest(algorithm)),
+        learners=algorithm.learners,
+        steps=algorithm.mixing.steps,
+        first=wide if algorithm.missing == "later" else leaves,
+        later=wide,
+    )
+
+
+def block_at(schedule: Schedule, exchange: int) -> int:
+    """How many steps lie before an exchange, after the one before it.
+
+    >>> from gossamer.core import Every, Phases, Segment
+    >>> block_at(Every(4), 7), block_at(Phases((Segment(1, 0), Segment(9, 2))), 0)
+    (4, 0)
+    """
+    for segment in schedule.segments(_LATEST):
+        if exchange < segment.exchanges:
+            return segment.block
+        exchange -= segment.exchanges
+    raise ConfigurationError("exchange", exchange, "fewer exchanges than the schedule has")

@@ -1,0 +1,216 @@
+"""What one learner makes of its message and of those of its neighbours, gossip step by gossip step.
+
+The same as `topology.mixing` does for all learners at once, in float64 and with messages that may be missing:
+
+- `Averaging`     H_i <- sum_j P_ij H_j; a missing H_j counts as H_i.
+- `Accelerated`   H_i <- (1 + theta) sum_j P_ij H_j - theta H_i(before), eq. (5) of paper 000; likewise.
+- `Cumulative`    push-sum. To every neighbour goes the sum of all that it was ever sent, so that the next message to
+                  arrive brings along what was lost, and one that arrives twice brings nothing: no mass is lost.
+
+Where noise is added after gossip a missing message ends the gossip of that exchange (`GivenUp`): nothing is heard.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.core import Missing
+from gossamer.net.neighbourhood import Neighbourhood
+
+Values = tuple[NDArray[Any], ...]
+"""The arrays of one message."""
+
+ALL = -1
+"""Stands for every receiver, where all are sent the same."""
+
+
+class Gossip(ABC):
+    """The gossip of one learner in one exchange. Methods change nothing: each step makes a new value."""
+
+    @abstractmethod
+    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+        """What is sent in the next step, by receiver (or to `ALL`), and the gossip with that written down."""
+
+    @abstractmethod
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+        """After a step in which these messages arrived."""
+
+    @abstractmethod
+    def heard(self) -> tuple[Values, ...]:
+        """What was made of the messages: one tuple, or two where the iterate before counts too."""
+
+    @abstractmethod
+    def arrays(self) -> list[Any]:
+        """All of it, as lists and dictionaries of arrays: what `restored` takes."""
+
+
+@dataclass(frozen=True)
+class Averaging(Gossip):
+    """Plain gossip.
+
+    >>> around = Neighbourhood(own=0.5, hears={1: 0.25, 2: 0.25}, heard_by={1: 0.25, 2: 0.25})
+    >>> Averaging((np.array([4.0]),)).mixed(around, {1: (np.array([8.0]),)}).heard()
+    ((array([5.]),),)
+    """
+
+    now: Values
+
+    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+        """The same to all."""
+        return {ALL: self.now}, self
+
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+        """The weighted sum."""
+        return Averaging(_weighted(self.now, around, arrived))
+
+    def heard(self) -> tuple[Values, ...]:
+        """The iterate."""
+        return (self.now,)
+
+    def arrays(self) -> list[Any]:
+        """The iterate."""
+        return [list(self.now)]
+
+
+@dataclass(frozen=True)
+class Accelerated(Gossip):
+    """Accelerated gossip; the iterate before stays with its learner."""
+
+    now: Values
+    before: Values
+    theta: float
+
+    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+        """The same to all."""
+        return {ALL: self.now}, self
+
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+        """Eq. (5)."""
+        mean = _weighted(self.now, around, arrived)
+        after = tuple(new + self.theta * (new - old) for new, old in zip(mean, self.before, strict=True))
+        return Accelerated(after, self.now, self.theta)
+
+    def heard(self) -> tuple[Values, ...]:
+        """The last two iterates."""
+        return self.now, self.before
+
+    def arrays(self) -> list[Any]:
+        """Both iterates."""
+        return [list(self.now), list(self.before)]
+
+
+@dataclass(frozen=True)
+class Cumulative(Gossip):
+    """Push-sum with running sums.
+
+    Attributes:
+        now: what the learner holds.
+        sent: to each neighbour, all that it was ever sent.
+        got: from each neighbour, all that ever arrived.
+
+    >>> around = Neighbourhood(own=0.5, hears={1: 0.5}, heard_by={1: 0.5})
+    >>> lost = Cumulative((np.array([4.0]),), {}, {1: (np.array([2.0]),)}).mixed(around, {})
+    >>> lost.heard(), lost.mixed(around, {1: (np.array([5.0]),)}).heard()
+    (((array([2.]),),), ((array([4.]),),))
+    """
+
+    now: Values
+    sent: Mapping[int, Values] = field(default_factory=dict)
+    got: Mapping[int, Values] = field(default_factory=dict)
+
+    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+        """To everybody who hears it, its share on top of all that it was sent before."""
+        shares = {receiver: _times(weight, self.now) for receiver, weight in around.heard_by.items()}
+        sums = {receiver: _added(self.sent.get(receiver), share) for receiver, share in shares.items()}
+        return sums, Cumulative(self.now, {**self.sent, **sums}, self.got)
+
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+        """What it keeps for itself, and what is new in the sums that arrived."""
+        now = _times(around.own, self.now)
+        for sender, sums in arrived.items():
+            before = self.got.get(sender)
+            now = _added(now, sums if before is None else tuple(a - b for a, b in zip(sums, before, strict=True)))
+        return Cumulative(now, self.sent, {**self.got, **arrived})
+
+    def heard(self) -> tuple[Values, ...]:
+        """What it holds."""
+        return (self.now,)
+
+    def arrays(self) -> list[Any]:
+        """All sums."""
+        return [list(self.now), *({who: list(sums) for who, sums in each.items()} for each in (self.sent, self.got))]
+
+
+@dataclass(frozen=True)
+class GivenUp(Gossip):
+    """The gossip of an exchange in which a message was missing, and whose noise covers no other than its exact result.
+
+    All who hear of it give up too. Whoever does not, got all messages of all steps, and has the exact result.
+    """
+
+    zeros: Values
+
+    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+        """Nothing."""
+        return {}, self
+
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+        """Nothing."""
+        return self
+
+    def heard(self) -> tuple[Values, ...]:
+        """Zeros: the sum that is released grows by noise alone."""
+        return self.zeros, self.zeros
+
+    def arrays(self) -> list[Any]:
+        """Zeros."""
+        return [list(self.zeros)]
+
+
+def restored(kind: str, arrays: list[Any], theta: float) -> Gossip:
+    """The gossip of this class whose `arrays` these are.
+
+    >>> restored("Averaging", Averaging((np.ones(1),)).arrays(), theta=0.0)
+    Averaging(now=(array([1.]),))
+    """
+    if kind == "Accelerated":
+        return Accelerated(tuple(arrays[0]), tuple(arrays[1]), theta)
+    if kind == "Cumulative":
+        sent, got = ({who: tuple(sums) for who, sums in each.items()} for each in arrays[1:])
+        return Cumulative(tuple(arrays[0]), sent, got)
+    return {"Averaging": Averaging, "GivenUp": GivenUp}[kind](tuple(arrays[0]))
+
+
+def after_step(gossip: Gossip, around: Neighbourhood, arrived: Mapping[int, Values], missing: Missing) -> Gossip:
+    """One step; where a message is missing, what the algorithm says of it happens.
+
+    >>> around = Neighbourhood(own=0.5, hears={1: 0.5}, heard_by={1: 0.5})
+    >>> after_step(Averaging((np.ones(1),)), around, {}, "nothing").heard()
+    ((array([0.]),), (array([0.]),))
+    """
+    if missing == "nothing" and set(around.hears) - set(arrived):
+        return GivenUp(tuple(np.zeros_like(value) for value in gossip.heard()[0]))
+    return gossip.mixed(around, arrived)
+
+
+def _weighted(now: Values, around: Neighbourhood, arrived: Mapping[int, Values]) -> Values:
+    own = around.own + sum(weight for sender, weight in around.hears.items() if sender not in arrived)
+    total = _times(own, now)
+    for sender, weight in around.hears.items():
+        if sender in arrived:
+            total = _added(total, _times(weight, arrived[sender]))
+    return total
+
+
+def _times(weight: float, values: Values) -> Values:
+    return tuple(np.multiply(value, weight, dtype=np.float64) for value in values)
+
+
+def _added(one: Values | None, other: Values) -> Values:
+    return other if one is None else tuple(a + b for a, b in zip(one, other, strict=True))

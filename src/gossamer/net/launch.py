@@ -1,0 +1,140 @@
+"""From a directory to a running node: everything opened and checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gossamer.core import Algorithm
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.net.agreed import prepared
+from gossamer.net.board import Board
+from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.ledger import Ledger
+from gossamer.net.node import Node, Pace
+from gossamer.net.sealing import Sealer
+from gossamer.net.serve import Endpoint
+from gossamer.net.sources import FollowedFile, Source, StandardInput
+from gossamer.net.witness import Mark, Witness, default_witness
+from gossamer.net.zenoh_link import ZenohTransport
+from gossamer.privacy import Budget, Loss
+from gossamer.problems import Problem
+
+
+@dataclass(frozen=True)
+class Running:
+    """A node and its page."""
+
+    node: Node
+    endpoint: Endpoint | None
+
+    def run(self, *, linger: bool) -> None:
+        """Run the node to its end, or until it is stopped."""
+        try:
+            self.node.run(linger=linger)
+        finally:
+            if self.endpoint:
+                self.endpoint.close()
+            self.node.ledger.close()
+
+
+def launch(
+    directory: NodeDirectory,
+    settings: Settings,
+    algorithm: Algorithm,
+    *,
+    data: str | None = None,
+    exchanges: int | None = None,
+    state_key: Path | None = None,
+    adopt: bool = False,
+) -> Running:
+    """Open all that a node needs.
+
+    Args:
+        directory: of the node.
+        settings: what its node.toml says.
+        algorithm: what its algorithm.json says.
+        data: samples, instead of those in the settings.
+        exchanges: after how many to end, instead of what the settings say.
+        state_key: a file with the 32 bytes that the state is encrypted with.
+        adopt: accept a directory that this machine has never seen: one that was moved here.
+    """
+    ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
+    key = directory.key()
+    source = _source(directory.path, data or settings.data, settings.label, ready.problem)
+    earlier = _earlier(directory.path, settings)
+    link = directory.link(settings)
+    ledger = _ledger(directory, settings, state_key, adopt)
+    board = Board(ready.problem, ready.guarantee, settings.learner)
+    node = Node(
+        ready,
+        settings.learner,
+        key=key,
+        ledger=ledger,
+        transport=ZenohTransport(link),
+        source=source,
+        board=board,
+        pace=Pace(**settings.pace),
+        exchanges=settings.exchanges if exchanges is None else exchanges,
+        budget=None if settings.budget is None else Budget(**settings.budget),
+        earlier=earlier,
+        empty=settings.empty,
+    )
+    return Running(node, _endpoint(board, settings.http) if settings.http else None)
+
+
+def _source(directory: Path, data: str, label: str, problem: Problem) -> Source:
+    """A file beside the settings, or standard input; what cannot be used is told to the owner alone."""
+    faults = _Faults(directory / "rejected.log")
+    if data == "-":
+        return StandardInput(problem, label=label, faults=faults)
+    return FollowedFile(directory / data, problem, label=label, faults=faults)
+
+
+@dataclass(frozen=True)
+class _Faults:
+    """Which samples could not be used and why, in a file of the owner's: it says something about the data."""
+
+    path: Path
+
+    def __call__(self, fault: str) -> None:
+        if not self.path.exists():
+            self.path.touch(0o600)
+        with self.path.open("a", encoding="utf-8") as opened:
+            opened.write(fault + "\n")
+
+
+def _ledger(directory: NodeDirectory, settings: Settings, state_key: Path | None, adopt: bool) -> Ledger:
+    if settings.sealed != (state_key is not None):
+        given = "none" if state_key is None else str(state_key)
+        allowed = "a file with 32 bytes, where node.toml says sealed = true, and only there"
+        raise ConfigurationError("--state-key", given, allowed)
+    sealer = None if state_key is None else Sealer(state_key.read_bytes())
+    with Ledger.open(directory.ledger, read_only=True) as known:
+        witness, last = Witness(default_witness(known.identity.key)), known.last
+        if known.identity.source != settings.source or known.identity.network != settings.network:
+            hint = "they were settled when the ledger was made; set them back"
+            raise PrivacyError.of("node.toml", "another network or source", "those of its ledger", hint)
+    if adopt:
+        witness.adopt(Mark(last.number, last.hash))
+        witness.close()
+    return Ledger.open(directory.ledger, sealer=sealer, witness=witness)
+
+
+def _earlier(directory: Path, settings: Settings) -> Sequence[Loss]:
+    """What earlier runs over the same data cost, by their ledgers."""
+    losses: list[Loss] = []
+    for path in settings.earlier:
+        place = directory / path
+        with Ledger.open(place / "ledger.db" if place.is_dir() else place, read_only=True) as ledger:
+            ledger.verify()
+            losses += [one.loss for one in ledger.last.spent]
+    return losses
+
+
+def _endpoint(board: Board, address: str) -> Endpoint:
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        raise ConfigurationError("http", address, "host:port", "try 127.0.0.1:8400")
+    return Endpoint(board, host=host, port=int(port))

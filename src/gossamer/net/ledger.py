@@ -1,0 +1,444 @@
+"""What a node spent and sent, on disk before anything is sent: a hash chain, the bytes themselves, and the state.
+
+A row of the chain, the messages of that row and the state after it are written in one transaction. After a crash the
+stored bytes are sent again, never computed again: the same noise over other data would give the data away.
+
+The database holds raw sums and samples (in the state): only its owner can read it, and no export holds any of them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import struct
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from gossamer.checks import check_choice, check_count
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.net.chain import Chain, Identity, Kind, LedgerError, Row, Spent, guarantee_of, identity_of, misplaced
+from gossamer.net.database import (
+    MOST_RECEIVER,
+    connect,
+    database_errors,
+    fill,
+    hold,
+    insert,
+    place,
+    require_ledger,
+    select,
+    unplace,
+)
+from gossamer.net.sealing import Sealer
+from gossamer.net.witness import Mark, Witness, old_copy, sync_directory
+from gossamer.privacy import Guarantee
+
+__all__ = ["ALL", "Chain", "Identity", "Ledger", "LedgerError", "Row", "Spent"]
+
+ALL = -1
+"""The receiver that stands for all."""
+
+Sends = Literal["release", "gossip"]
+
+
+class Ledger:
+    """One node's ledger. `create` makes the file, `open` opens it, `begin` names the run.
+
+    Attributes:
+        path: the database.
+        identity: what the ledger belongs to.
+        last: the last row.
+        sealed: whether state and messages are encrypted.
+
+    >>> import tempfile
+    >>> from gossamer.privacy import Pure
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "ledger.db"
+    ...     Ledger.create(path, Identity("a1", 0, "b2", "meters", "c3"))
+    ...     with Ledger.open(path) as ledger:
+    ...         _ = ledger.begin("run1", Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,)))
+    ...         row = ledger.commit("release", 0, 0, [Spent("x", 1, Pure(0.1))], {ALL: b"noised"}, b"state")
+    ...         print(row.number, row.bytes, ledger.message(0, 0, 2), ledger.state())
+    ...         ledger.verify()
+    3 6 b'noised' b'state'
+    """
+
+    @classmethod
+    def create(cls, path: Path, identity: Identity) -> None:
+        """Make a ledger with its first row; an existing file is refused."""
+        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+        with database_errors(path), ExitStack() as stack:
+            os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            stack.callback(unfinished.unlink, missing_ok=True)
+            fill(unfinished, identity)
+            try:
+                os.link(unfinished, path)  # whole or not at all, and never over another file
+            except FileExistsError:
+                hint = "a key and its ledger are made together: use another directory"
+                raise ConfigurationError("ledger", str(path), "a file that is not there yet", hint) from None
+        sync_directory(path.parent)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        sealer: Sealer | None = None,
+        witness: Witness | None = None,
+        keep: int = 1024,
+        read_only: bool = False,
+    ) -> Ledger:
+        """Open a ledger.
+
+        Args:
+            path: the database.
+            sealer: encrypts state and messages; the one that the run was begun with. Somebody who only reads rows
+                needs none.
+            witness: knows the last row; the ledger keeps it up to date and closes it.
+            keep: of so many rows the messages are kept, to be sent again.
+            read_only: also while a node runs on it; everything read is from one moment.
+        """
+        return cls(path, sealer, witness, check_count("keep", keep), read_only)
+
+    def __init__(self, path: Path, sealer: Sealer | None, witness: Witness | None, keep: int, read_only: bool) -> None:
+        self.path, self._sealer, self._witness = path.resolve(), sealer, witness
+        self._keep, self._read_only = keep, read_only
+        self._turn = threading.RLock()
+        self._broken = False
+        self._salt = b""
+        if not self.path.is_file():
+            hint = "a key without its ledger is never used: make a new directory"
+            raise ConfigurationError("ledger", str(path), "a file made by Ledger.create", hint)
+        with ExitStack() as stack, database_errors(self.path):
+            known = self._secure(stack)
+            self._database = stack.enter_context(connect(self.path, read_only))
+            self._load()
+            self._check_witness(known)
+            self._resources = stack.pop_all()
+
+    def _secure(self, stack: ExitStack) -> Mark | None:
+        """Lock out other processes, and ask the witness before the rows are read: they may only be newer then."""
+        if not self._read_only:
+            stack.callback(os.close, hold(self.path.with_suffix(".lock")))
+            os.chmod(self.path, 0o600)
+        if self._witness is None:
+            return None
+        stack.callback(self._witness.close)
+        if not self._read_only:
+            self._witness.hold()
+        return self._witness.read()
+
+    def _load(self) -> None:
+        require_ledger(self._database, self.path)
+        genesis = self._row("WHERE number = 1")
+        last = self._row("ORDER BY number DESC")
+        if genesis is None or last is None or genesis.kind != "genesis" or last.hash != last.chained().hash:
+            raise LedgerError(f"{self.path}: the first or the last row is missing or was changed.")
+        self.identity = identity_of(genesis)
+        self.last = last
+        self._read_secret()
+        query = "SELECT exchange, step, number FROM rows WHERE number >= ? AND message != '' ORDER BY number"
+        found = self._database.execute(query, (self._kept("min") or last.number,))
+        self._numbers = {(exchange, step): number for exchange, step, number in found}
+
+    def _read_secret(self) -> None:
+        found = self._database.execute("SELECT sealed, salt FROM secret").fetchone()
+        if (found is None) != (self.run is None):
+            raise LedgerError(f"{self.path}: the key of its digests is missing or out of place.")
+        self.sealed = bool(found[0]) if found else self._sealer is not None
+        if self.sealed and self._sealer is None and not self._read_only:
+            hint = "give the sealing key that its run was begun with"
+            raise PrivacyError.of("sealer", None, "a sealer: this ledger is sealed", hint)
+        if self._sealer and not self.sealed:
+            hint = "open it without one, or seal the next run from its beginning"
+            raise PrivacyError.of("sealer", "a sealer", "none: this ledger was begun without", hint)
+        if found and not self.locked:
+            self._salt = self._unsealed(found[1], f"salt of run {self.run}")
+
+    @property
+    def locked(self) -> bool:
+        """Whether state and messages are sealed and the key was not given: then only rows can be read."""
+        return self.sealed and self._sealer is None
+
+    @property
+    def run(self) -> str | None:
+        """The run's id; None before it began."""
+        return self.last.run or None
+
+    @property
+    def promise(self) -> Guarantee | None:
+        """The guarantee that the run was begun with; None before it began."""
+        with self._turn, database_errors(self.path):
+            start = self._row("WHERE number = 2")
+        return guarantee_of(start) if start else None
+
+    @property
+    def mark(self) -> Mark:
+        """What a witness has to know of it."""
+        return Mark(self.last.number, self.last.hash)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will be sent any more."""
+        return self.last.kind == "end"
+
+    # Writing
+
+    def begin(self, run: str, promise: Guarantee) -> Row:
+        """Write down the run's id, which must be fresh, and its guarantee; once for each ledger."""
+        if not isinstance(run, str) or not run:
+            raise ConfigurationError("run", run, "an id that no other run has", "try secrets.token_hex(16)")
+        with self._turn:
+            row = self._next("start", -1, -1, (), run=run, note=promise.to_json())
+            salt = secrets.token_bytes(32)
+            with self._transaction(row):
+                secret = (int(self._sealer is not None), self._closed(salt, f"salt of run {run}"))
+                self._database.execute("INSERT INTO secret VALUES (1, ?, ?)", secret)
+            self._salt = salt
+            return row
+
+    def commit(
+        self,
+        kind: Sends,
+        exchange: int,
+        step: int,
+        spent: Sequence[Spent],
+        messages: Mapping[int, bytes],
+        state: bytes,
+    ) -> Row:
+        """Write down what is about to be sent; only when this has returned may it be sent.
+
+        Args:
+            kind: "release" where a mechanism released something new, else "gossip".
+            exchange: number of the exchange.
+            step: gossip step in the exchange; (exchange, step) is later than that of the last commit.
+            spent: what every mechanism has cost, this release included; never less than before. Gossip that costs
+                nothing more may leave it empty.
+            messages: receiver to bytes; the receiver -1 stands for all.
+            state: of the learner, after this step.
+        """
+        check_choice("kind", kind, Sends)
+        exchange, step = check_count("exchange", exchange, least=0), check_count("step", step, least=0)
+        sent = sorted((check_count("receiver", who, ALL, MOST_RECEIVER), data) for who, data in messages.items())
+        for data in (state, *(data for _, data in sent)):
+            _require_bytes(data)
+        with self._turn:
+            costs = tuple(spent) or (self.last.spent if kind == "gossip" else ())
+            row = self._next(kind, exchange, step, costs, messages=sent, state=state)
+            with self._transaction(row):
+                # Deleted first: the pages are used again at once, so that wiping them costs no write of its own.
+                self._database.execute("DELETE FROM outbox WHERE place < ?", (place(row.number - self._keep + 1, ALL),))
+                stored = (
+                    (place(row.number, who), self._closed(data, _about(row.run, row.number, who))) for who, data in sent
+                )
+                self._database.executemany("INSERT INTO outbox VALUES (?, ?)", stored)
+                self._put_state(row, state)
+            self._numbers[exchange, step] = row.number
+            while len(self._numbers) > self._keep:
+                del self._numbers[next(iter(self._numbers))]
+            return row
+
+    def finish(self, state: bytes) -> Row:
+        """Write down the last state; nothing is sent with it, and nothing can be committed after it."""
+        _require_bytes(state)
+        with self._turn:
+            last = self.last
+            row = self._next("end", last.exchange, last.step, last.spent, state=state)
+            with self._transaction(row):
+                self._put_state(row, state)
+            return row
+
+    def _next(
+        self,
+        kind: Kind,
+        exchange: int,
+        step: int,
+        spent: tuple[Spent, ...],
+        *,
+        run: str = "",
+        note: str = "",
+        messages: Sequence[tuple[int, bytes]] | None = None,
+        state: bytes | None = None,
+    ) -> Row:
+        """The next row; refused, before anything is written, where it cannot follow the last one."""
+        if self._read_only or self._broken:
+            why = "it is open for reading only" if self._read_only else "a write failed or the ledger was closed"
+            raise PrivacyError(f"{self.path}: nothing can be committed: {why}. Open it again; nothing may be sent.")
+        number, now = self.last.number + 1, int(time.time())
+        row = Row(
+            number, now, kind, exchange, step, run or self.last.run, spent, 0, "", "", note, self.last.hash, ""
+        )  # fmt: skip
+        fault = misplaced(self.last, row)
+        if fault:
+            raise PrivacyError(f"{self.path}: a {kind} is refused: {fault}. Nothing was written, nothing may be sent.")
+        return row._replace(
+            bytes=sum(len(data) for _, data in messages or ()),
+            message="" if messages is None else self._digest(number, messages),
+            state="" if state is None else self._digest(number, [(0, state)]),
+        ).chained()
+
+    @contextmanager
+    def _transaction(self, row: Row) -> Iterator[None]:
+        """All or nothing, then the witness. After a failure nobody knows what is on disk: only opening again tells."""
+        self._broken = True
+        with database_errors(self.path):
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                insert(self._database, row)
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:
+                    self._database.execute("ROLLBACK")
+                raise
+            if self._witness:
+                self._witness.record(Mark(row.number, row.hash))
+        self.last = row
+        self._broken = False
+
+    def _put_state(self, row: Row, state: bytes) -> None:
+        """In place where the size is the same: no page is freed, none is wiped."""
+        data = self._closed(state, _about(row.run, row.number))
+        if not self._database.execute("UPDATE state SET data = ? WHERE id = 1", (data,)).rowcount:
+            self._database.execute("INSERT INTO state VALUES (1, ?)", (data,))
+
+    # Reading
+
+    def message(self, exchange: int, step: int, receiver: int) -> bytes | None:
+        """What was committed for this receiver, or for all; None where nothing was, or where it is kept no longer."""
+        with self._turn, database_errors(self.path):
+            number = self._numbers.get((exchange, step), 0)
+            query = "SELECT place, data FROM outbox WHERE place IN (?, ?) ORDER BY place DESC"
+            found = self._database.execute(query, (place(number, receiver), place(number, ALL))).fetchone()
+            return self._unsealed(found[1], _about(self.last.run, *unplace(found[0]))) if found else None
+
+    def state(self) -> bytes | None:
+        """The last committed state; None before the first. One that is not the last row's is refused."""
+        with self._turn, database_errors(self.path):
+            found = self._database.execute("SELECT data FROM state").fetchone()
+            state = self._unsealed(found[0], _about(self.last.run, self.last.number)) if found else None
+            if self.last.state != ("" if state is None else self._digest(self.last.number, [(0, state)])):
+                raise LedgerError(f"row {self.last.number}: the stored state is not the one of the last row.")
+            return state
+
+    def rows(self) -> Iterator[Row]:
+        """All rows as stored, in the order of their numbers."""
+        number = -(2**63)
+        while True:
+            with self._turn, database_errors(self.path):
+                some = select(self._database, "WHERE number > ? ORDER BY number LIMIT 500", (number,))
+            if not some:
+                return
+            yield from some
+            number = some[-1].number
+
+    def verify(self) -> None:
+        """Check everything: the chain, the witness, the kept messages and the state; the first fault is raised.
+
+        Of a sealed ledger without its key only the chain is checked.
+        """
+        chain = Chain()
+        with self._turn, database_errors(self.path):
+            first = self._first_kept()
+            for row in self.rows():
+                chain.add(row)
+                if row.number >= first and row.message and not self.locked:
+                    self._verify_messages(row)
+            if chain.last != self.last or (self._kept("max") or 0) > chain.count:
+                raise LedgerError(f"row {chain.count + 1}: it was removed: later rows or messages of it are left.")
+            if not self.locked:
+                self.state()
+
+    def _first_kept(self) -> int:
+        """The first row whose messages must be there: those of the last commit are always kept."""
+        last = self.last.number - 1 if self.ended else self.last.number
+        return min(self._kept("min") or last, last)
+
+    def _kept(self, which: Literal["min", "max"]) -> int | None:
+        """The first or the last row of which a message is kept; None where there is none."""
+        at: int | None = self._database.execute(f"SELECT {which}(place) FROM outbox").fetchone()[0]
+        return None if at is None else unplace(at)[0]
+
+    def _verify_messages(self, row: Row) -> None:
+        query = "SELECT place, data FROM outbox WHERE place BETWEEN ? AND ? ORDER BY place"
+        ends = (place(row.number, ALL), place(row.number, MOST_RECEIVER))
+        stored = [(*unplace(at), data) for at, data in self._database.execute(query, ends)]
+        sent = [(who, self._unsealed(data, _about(row.run, number, who))) for number, who, data in stored]
+        if self._digest(row.number, sent) != row.message:
+            raise LedgerError(f"row {row.number}: the stored messages are not those of the row: one was changed.")
+
+    def close(self) -> None:
+        """Let go of the file; more than once does no harm."""
+        with self._turn:
+            self._broken = True
+            self._resources.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # Inside
+
+    def _check_witness(self, known: Mark | None) -> None:
+        if self._witness is None:
+            return
+        last = self.mark
+        if known is None:
+            if self.last.exchange >= 0 and not self._read_only:
+                raise LedgerError(
+                    f"{self._witness.path}: there is no witness for a ledger that has sent {last.number - 2} messages: "
+                    f"it may be an old copy, and going on would use the same noise twice. If you moved the directory "
+                    f"here and nothing ran on it since, adopt it: gossamer node DIR --adopt."
+                )
+            if self.run and not self._read_only:
+                self._witness.record(last)  # the crash came between the start row and the witness
+            return
+        at = self._row(f"WHERE number = {known.number}")
+        if at is None or at.hash != known.hash:
+            raise old_copy(known, last)
+        if self._read_only or known == last:
+            return
+        if known.number < last.number - 1:
+            raise LedgerError(
+                f"{self._witness.path}: the witness ends at row {known.number}, the ledger at row {last.number}: the "
+                f"node ran with another witness. If nothing else ran on it, adopt it: gossamer node DIR --adopt."
+            )
+        self._witness.record(last)
+
+    def _row(self, where: str) -> Row | None:
+        return next(iter(select(self._database, f"{where} LIMIT 1")), None)
+
+    def _digest(self, number: int, parts: Iterable[tuple[int, bytes]]) -> str:
+        """Keyed, so that nobody can try out messages or states; with the number, so that no two can be compared."""
+        digest = hmac.new(self._salt, struct.pack("<Q", number), "sha256")
+        for receiver, data in parts:
+            digest.update(struct.pack("<qQ", receiver, len(data)))
+            digest.update(data)
+        return digest.hexdigest()
+
+    def _closed(self, data: bytes, about: str) -> bytes:
+        return self._sealer.seal(data, about) if self._sealer else data
+
+    def _unsealed(self, data: bytes, about: str) -> bytes:
+        if self.locked:
+            raise PrivacyError.of("sealer", None, "a sealer: this ledger is sealed", "give its sealing key")
+        return self._sealer.unseal(data, about) if self._sealer else data
+
+
+def _about(run: str, number: int, receiver: int | None = None) -> str:
+    """What a sealed piece is bound to."""
+    what = "state" if receiver is None else f"message for {receiver}"
+    return f"{what} of row {number} of run {run}"
+
+
+def _require_bytes(data: bytes) -> None:
+    if not isinstance(data, bytes):
+        raise ConfigurationError("messages and state", type(data).__name__, "bytes")

@@ -1,0 +1,176 @@
+"""One learner of an algorithm by itself: its compiled functions, and what they are given at each exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.core import Algorithm, Learner, Now
+from gossamer.errors import ConfigurationError
+from gossamer.net.frames import Leaf
+from gossamer.net.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
+from gossamer.privacy import NoiseSource
+from gossamer.problems import Block
+from gossamer.topology import AcceleratedGossip, Pair, Topology, accelerated_theta, spoken
+from gossamer.topology.mixing import Gossip as PlainGossip
+
+State = Any
+_DRAWN = 2**20  # numbers that are drawn at once
+_LONGEST = 256  # exchanges for which is drawn at once
+
+
+@partial(jax.jit, static_argnames="learner")
+def _start(learner: Learner, identity: jax.Array) -> State:
+    return learner.init(identity)
+
+
+@partial(jax.jit, static_argnames="learner")
+def _decide(learner: Learner, state: State, now: Now) -> jax.Array:
+    return learner.decide(state, now)
+
+
+@partial(jax.jit, static_argnames="learner")
+def _release(learner: Learner, state: State, block: Block, learning: Now, speaking: Now) -> tuple[Any, State]:
+    return learner.speak(learner.learn(state, block, learning), speaking)
+
+
+@partial(jax.jit, static_argnames="learner")
+def _listen(learner: Learner, state: State, heard: Any) -> State:
+    return learner.listen(state, heard)
+
+
+class _Chunk(NamedTuple):
+    """Schedules and draws of exchanges first, first + 1, ..."""
+
+    first: int
+    public: Mapping[str, NDArray[np.float32]]
+    noise: Mapping[str, NDArray[np.float32]]
+
+
+class Participant:
+    """Learner number `learner` of a gossip algorithm.
+
+    Attributes:
+        leaves: dtype and shape of the arrays of its messages.
+        theta: of accelerated gossip.
+
+    >>> from gossamer import algorithms, problems, topology
+    >>> from gossamer.privacy import FastNoise
+    >>> algorithm = algorithms.d_ogd(problems.Linear(2), topology.ring(3), step=0.5)
+    >>> one = Participant(algorithm, 0, FastNoise(0))
+    >>> block = Block(np.ones((1, 2), np.float32), np.zeros(1, np.float32))
+    >>> gossip, state = one.release(one.start(), block, exchange=0)
+    >>> one.decide(one.listen(state, gossip), exchange=1)
+    array([-0.5, -0.5], dtype=float32)
+    """
+
+    def __init__(self, algorithm: Algorithm, learner: int, noise: NoiseSource) -> None:
+        topology = algorithm.topology
+        if not isinstance(topology, Topology):
+            raise ConfigurationError(
+                "algorithm", algorithm.name, "one that gossips", "learners around a server do not run as nodes"
+            )
+        self.algorithm, self.learner, self._noise = algorithm, learner, noise
+        self._specs = algorithm.learner.noise
+        self._scales = {name: algorithm.scales_of(name)[learner] for name in self._specs}
+        self._grid: dict[str, Any] = {name: np.float32(scale.grid) for name, scale in self._scales.items() if scale.grid}
+        self._chunk = _Chunk(0, {}, {})
+        self._length = 0
+        mixing = algorithm.mixing
+        self.theta = 0.0
+        if isinstance(mixing, AcceleratedGossip):
+            self.theta = accelerated_theta(topology) if mixing.theta is None else mixing.theta
+        elif not isinstance(mixing, PlainGossip):
+            raise ConfigurationError("mixing", mixing, "Gossip or AcceleratedGossip")
+        message = jax.eval_shape(self._shapes)
+        self._tree = jax.tree.structure(spoken(message))
+        self._pairs = isinstance(message, Pair)
+        self.leaves = tuple(
+            Leaf(leaf.dtype.newbyteorder("<").str, leaf.shape) for leaf in jax.tree.leaves(spoken(message))
+        )
+
+    def start(self) -> State:
+        """The state before the first exchange."""
+        return _start(self.algorithm.learner, jnp.asarray(self.learner))
+
+    def decide(self, state: State, exchange: int) -> NDArray[np.float32]:
+        """What is played until this exchange speaks."""
+        return np.asarray(_decide(self.algorithm.learner, state, self._now("decide", exchange)))
+
+    def release(self, state: State, block: Block, exchange: int, carried: Gossip | None = None) -> tuple[Gossip, State]:
+        """Learn from the block and speak: the message, ready to be gossiped, and the state.
+
+        `carried`: what gossip remembers from the exchange before.
+        """
+        learning, speaking = self._now("learn", exchange), self._now("speak", exchange)
+        message, state = _release(self.algorithm.learner, state, block, learning, speaking)
+        values = _arrays(spoken(message))
+        if self.algorithm.missing == "later":
+            known = carried if isinstance(carried, Cumulative) else Cumulative(values)
+            return Cumulative(_wide(values), known.sent, known.got), state
+        if isinstance(self.algorithm.mixing, AcceleratedGossip):
+            return Accelerated(values, _arrays(message.before), self.theta), state
+        return Averaging(values), state
+
+    def listen(self, state: State, gossip: Gossip) -> State:
+        """Hear what gossip made of the messages."""
+        now, *before = gossip.heard()
+        heard = self._message(now)
+        if self._pairs:
+            heard = Pair(heard, self._message(before[0] if before else now))
+        return _listen(self.algorithm.learner, state, heard)
+
+    def restored(self, leaves: list[NDArray[Any]]) -> State:
+        """The state whose arrays these are."""
+        tree = jax.tree.structure(jax.eval_shape(self.start))
+        return jax.tree.unflatten(tree, leaves)
+
+    def _message(self, values: Values) -> Any:
+        each = [np.asarray(value, leaf.dtype) for value, leaf in zip(values, self.leaves, strict=True)]
+        return jax.tree.unflatten(self._tree, each)
+
+    def _shapes(self) -> Any:
+        """What the learner says without having learnt: for the shapes of its messages."""
+        noise = {name: jnp.zeros(spec.shape) for name, spec in self._specs.items() if spec.used_in == "speak"}
+        public = {name: jnp.ones(()) for name in self.algorithm.public}
+        grid = {name: jnp.asarray(self._grid[name]) for name in noise if name in self._grid}
+        return self.algorithm.learner.speak(self.start(), Now(public, noise, grid))[0]
+
+    def _now(self, function: str, exchange: int) -> Now:
+        if not self._chunk.first <= exchange < self._chunk.first + self._length:
+            self._draw_from(exchange)
+        row = exchange - self._chunk.first
+        names = [name for name, spec in self._specs.items() if spec.used_in == function]
+        return Now(
+            {name: values[row] for name, values in self._chunk.public.items()},
+            {name: self._chunk.noise[name][row] for name in names},
+            {name: self._grid[name] for name in names if name in self._grid},
+        )
+
+    def _draw_from(self, exchange: int) -> None:
+        """Schedules and draws of some exchanges from this one on: each is a function of the exchange's number only."""
+        size = max(1, sum(spec.size for spec in self._specs.values()))
+        self._length = max(1, min(_LONGEST, _DRAWN // size))
+        stop = exchange + self._length
+        numbers = np.arange(exchange, stop, dtype=np.int64) + 1
+        public = {name: schedule(numbers).astype(np.float32) for name, schedule in self.algorithm.public.items()}
+        noise = {
+            name: self._noise.draw(name, spec, [self._scales[name]], exchange, stop)[0]
+            for name, spec in self._specs.items()
+        }
+        self._chunk = _Chunk(exchange, public, noise)
+
+
+def _arrays(tree: Any) -> Values:
+    return tuple(np.asarray(leaf) for leaf in jax.tree.leaves(tree))
+
+
+def _wide(values: Values) -> Values:
+    """Running sums are kept in float64, so that they lose nothing over a long run."""
+    return tuple(value.astype(np.float64) for value in values)

@@ -1,0 +1,502 @@
+"""Where a node's samples come from: a file that grows, standard input, or a Python iterator.
+
+A source never waits, and never shows a value: what cannot be used is reported by position and kind of the fault.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol, TextIO, get_args
+
+import numpy as np
+
+from gossamer.algorithms.history import zero_rows_are_silent
+from gossamer.checks import check_choice, check_count
+from gossamer.errors import ConfigurationError, DataError
+from gossamer.problems import Block, Problem
+from gossamer.streams.base import Array, as_single
+
+Sample = tuple[Array, float | int]
+"""Features (float32) and label of one sample, checked."""
+
+Faults = Callable[[str], None]
+"""Is told position and kind of every sample that cannot be used, never a value."""
+
+FileKind = Literal["jsonl", "csv"]
+LONGEST_LINE = 16 * 2**20
+"""In bytes of a file, in characters of standard input; longer lines are not read."""
+
+_SUFFIXES: dict[str, FileKind] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+_WAITING = 256  # samples of standard input that are held until the node takes them
+
+
+class Source(Protocol):
+    """Samples as they come."""
+
+    def take(self, most: int) -> list[Sample | None]:
+        """What is there now, at most so many, without waiting; None stands for one that could not be used."""
+
+    @property
+    def mark(self) -> int:
+        """Where it is: a number that `resume` takes after a restart."""
+
+    def resume(self, mark: int) -> None:
+        """Go on from a mark of an earlier run."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+
+
+class FollowedFile:
+    r"""A file of JSON lines or CSV, read as it grows; it need not exist yet.
+
+    A line without its newline is not there yet. JSON lines are {"x": [...], "y": 1}. A CSV file begins with a header;
+    all columns but the label are features, in the order of the file. Empty lines are skipped.
+
+    Args:
+        path: of the file.
+        problem: whose samples they are.
+        kind: "jsonl" or "csv"; by default what the name ends in says it.
+        label: the column, or the JSON key, of the label.
+        faults: is told of samples that cannot be used.
+
+    >>> import tempfile
+    >>> from gossamer.problems import Logistic
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "readings.jsonl"
+    ...     source = FollowedFile(path, Logistic(2))
+    ...     before = source.take(10)
+    ...     _ = path.write_text('{"x": [1, 2], "y": 1}\n{"x": [3, 4]')
+    ...     before, source.take(10), source.mark
+    ([], [(array([1., 2.], dtype=float32), 1)], 22)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        problem: Problem,
+        kind: FileKind | None = None,
+        *,
+        label: str = "y",
+        faults: Faults | None = None,
+    ) -> None:
+        self._path, self._problem, self._label, self._faults = Path(path), problem, label, faults
+        self._kind = _kind_of(self._path, kind)
+        self._column: int | None = None  # of the label, once the header was read
+        self._mark = 0
+
+    @property
+    def mark(self) -> int:
+        """The byte at which the next line begins."""
+        return self._mark
+
+    @property
+    def ended(self) -> bool:
+        """Never: the file may grow."""
+        return False
+
+    def resume(self, mark: int) -> None:
+        """Go on at this byte."""
+        self._mark = check_count("mark", mark, least=0)
+
+    def take(self, most: int) -> list[Sample | None]:
+        """The samples of the next whole lines, at most so many."""
+        if self._path.exists() and not self._path.is_file():  # a pipe would make us wait
+            raise DataError(f"{self._path}: not a file; data of a pipe come in by standard input")
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            self._check_length(0)
+            return []
+        except OSError as unreadable:
+            raise DataError(f"{self._path}: it cannot be read ({type(unreadable).__name__})") from None
+        with file:
+            self._check_length(os.fstat(file.fileno()).st_size)
+            if self._kind == "csv" and not self._read_header(file):
+                return []
+            file.seek(self._mark)
+            return list(self._samples(file, most))
+
+    def _samples(self, file: BinaryIO, most: int) -> Iterator[Sample | None]:
+        taken = 0
+        while taken < most and (found := _next_line(file)) is not None:
+            line, length = found
+            place, self._mark = self._mark, self._mark + length
+            if line is None or line.strip():
+                taken += 1
+                yield _usable(self._sample, line, f"byte {place}", self._faults)
+
+    def _sample(self, line: bytes | None) -> Sample:
+        if line is None:
+            raise DataError(f"a line of more than {LONGEST_LINE:,} bytes")
+        if self._kind == "jsonl":
+            return sample_of_json(self._problem, line, self._label)
+        assert self._column is not None
+        return _sample_of_csv(self._problem, line, self._column)
+
+    def _check_length(self, length: int) -> None:
+        if length < self._mark:
+            raise DataError(
+                f"{self._path.name}: {length:,} bytes, and {self._mark:,} were read before: it was cut or replaced. "
+                "A source must only grow; give new data a new file and a new node"
+            )
+
+    def _read_header(self, file: BinaryIO) -> bool:
+        """Find the label among the columns; False while the header is not there yet."""
+        if self._column is None:
+            found = _next_line(file)
+            if found is None:
+                return False
+            line, length = found
+            self._column = _label_column(self._path.name, line, self._label, self._problem)
+            self._mark = max(self._mark, length)
+        return True
+
+
+class StandardInput:
+    r"""JSON lines from a text stream, read by a thread of its own; after a restart it goes on with what comes then.
+
+    Args:
+        problem: whose samples they are.
+        stream: standard input by default.
+        label: the JSON key of the label.
+        faults: is told of samples that cannot be used.
+
+    >>> import io, time
+    >>> from gossamer.problems import LeastSquares
+    >>> source = StandardInput(LeastSquares(1), io.StringIO('{"x": [1], "y": 0.5}\n'))
+    >>> while not (taken := source.take(10)):
+    ...     time.sleep(0.001)
+    >>> taken
+    [(array([1.], dtype=float32), 0.5)]
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        stream: TextIO | None = None,
+        *,
+        label: str = "y",
+        faults: Faults | None = None,
+    ) -> None:
+        self._problem, self._label, self._faults = problem, label, faults
+        self._waiting: queue.Queue[Sample | DataError | None] = queue.Queue(_WAITING)  # None: the end
+        self._taken, self._ended = 0, False
+        reader = threading.Thread(target=self._read, args=(stream or sys.stdin,), daemon=True, name="standard input")
+        reader.start()
+
+    @property
+    def mark(self) -> int:
+        """How many samples were taken."""
+        return self._taken
+
+    @property
+    def ended(self) -> bool:
+        """Whether the stream ended and everything was taken."""
+        return self._ended
+
+    def resume(self, mark: int) -> None:
+        """Nothing to do: what was read before the restart does not come again."""
+
+    def take(self, most: int) -> list[Sample | None]:
+        """The samples that were read by now, at most so many."""
+        samples: list[Sample | None] = []
+        while len(samples) < most and not self._ended:
+            try:
+                item = self._waiting.get_nowait()
+            except queue.Empty:
+                break
+            if item is None:
+                self._ended = True
+            else:
+                samples.append(_usable(_given, item, f"sample {self._taken}", self._faults))
+                self._taken += 1
+        return samples
+
+    def _read(self, stream: TextIO) -> None:
+        """Read to the end; the queue is bounded, so a fast writer waits."""
+        try:
+            for line in _text_lines(stream):
+                self._waiting.put(self._parsed(line))
+        except (OSError, ValueError) as broken:  # closed under us, or not UTF-8
+            self._waiting.put(DataError(f"the stream cannot be read ({type(broken).__name__})"))
+        self._waiting.put(None)
+
+    def _parsed(self, line: str | None) -> Sample | DataError:
+        if line is None:
+            return DataError(f"a line of more than {LONGEST_LINE:,} characters")
+        try:
+            return sample_of_json(self._problem, line, self._label)
+        except DataError as unusable:
+            return unusable
+
+
+class Items:
+    """Samples of a Python iterator; made by `from_iterable`."""
+
+    def __init__(self, items: Iterator[Any], problem: Problem, faults: Faults | None) -> None:
+        self._items, self._problem, self._faults = items, problem, faults
+        self._mark, self._skip, self._ended = 0, 0, False
+
+    @property
+    def mark(self) -> int:
+        """How many items were taken."""
+        return self._mark
+
+    @property
+    def ended(self) -> bool:
+        """Whether the iterator ended."""
+        return self._ended
+
+    def resume(self, mark: int) -> None:
+        """Leave out so many items; they are skipped as they come."""
+        self._mark = self._skip = check_count("mark", mark, least=0)
+
+    def take(self, most: int) -> list[Sample | None]:
+        """The next items, at most so many, up to the first None."""
+        samples: list[Sample | None] = []
+        while len(samples) < most and (item := self._next()) is not None:
+            if self._skip:
+                self._skip -= 1
+                continue
+            samples.append(_usable(self._sample, item, f"item {self._mark}", self._faults))
+            self._mark += 1
+        return samples
+
+    def _next(self) -> Any:
+        try:
+            return next(self._items)
+        except StopIteration:
+            self._ended = True
+            return None
+
+    def _sample(self, item: Any) -> Sample:
+        try:
+            x, y = item
+        except (TypeError, ValueError):
+            raise DataError("a sample must be a pair (x, y)") from None
+        return _checked(self._problem, features_of(x, self._problem.feature_shape), y)
+
+
+def from_iterable(iterable: Iterable[Any], problem: Problem, *, faults: Faults | None = None) -> Items:
+    """Samples of an iterable of pairs (x, y), with None where there is nothing now.
+
+    After a restart the same iterable is expected again: the items that were taken are skipped.
+
+    >>> from gossamer.problems import Logistic
+    >>> source = from_iterable([([1.0], 1), None, ([2.0], 0)], Logistic(1))
+    >>> source.take(10), source.take(10), source.ended
+    ([(array([1.], dtype=float32), 1)], [(array([2.], dtype=float32), 0)], True)
+    """
+    return Items(iter(iterable), problem, faults)
+
+
+def block_of(problem: Problem, samples: Sequence[Sample | None], rows: int) -> Block:
+    """Samples as a block of so many rows; rows without a sample are silent: they have no features and no gradient.
+
+    >>> from gossamer.problems import Logistic
+    >>> block_of(Logistic(2), [(np.ones(2, np.float32), 1), None], rows=3).x.tolist()
+    [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    """
+    if len(samples) > rows:
+        raise ConfigurationError("samples", len(samples), f"at most {rows}, the rows of a block")
+    present = [(row, sample) for row, sample in enumerate(samples) if sample is not None]
+    if len(present) < rows and not zero_rows_are_silent(problem):
+        raise ConfigurationError(
+            "problem",
+            type(problem).__name__,
+            "one where a sample without features has no gradient, so that a node without data can speak",
+            "use Logistic, Hinge, LeastSquares, Linear or Softmax",
+        )
+    x = np.zeros((rows, *problem.feature_shape), np.float32)
+    y = np.zeros(rows, _label_type(problem))
+    for row, (features, label) in present:
+        x[row], y[row] = features, label
+    return Block(x, y)
+
+
+def sample_of_json(problem: Problem, line: str | bytes, label: str = "y") -> Sample:
+    """The sample in a line of JSON.
+
+    >>> from gossamer.problems import Logistic
+    >>> sample_of_json(Logistic(2), '{"x": [1, 2, 3], "y": 1}')
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.DataError: 3 features; every sample needs 2
+    """
+    read = parse_json(line)
+    if not isinstance(read, dict) or "x" not in read or label not in read:
+        raise DataError(f'not an object with the keys "x" and "{label}"')
+    return _checked(problem, features_of(read["x"], problem.feature_shape), read[label])
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What a JSON text says; NaN and Infinity, which JSON does not have, are refused.
+
+    >>> parse_json("[1, NaN]")
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.DataError: not JSON, or with NaN or Infinity
+    """
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise DataError("not JSON, or with NaN or Infinity") from None
+
+
+def features_of(values: Any, shape: tuple[int, ...]) -> Array:
+    """The features of one sample as float32: a list or an array of numbers, of this shape.
+
+    >>> features_of([1, True], (2,))
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.DataError: a feature is not a number
+    """
+    if not isinstance(values, list | tuple):
+        return _features_of_array(values, shape)
+    if len(values) != shape[0]:
+        raise DataError(f"{len(values):,} features; every sample needs {' x '.join(f'{n:,}' for n in shape)}")
+    if len(shape) > 1:
+        return np.stack([features_of(one, shape[1:]) for one in values])
+    if not all(map(_is_number_type, set(map(type, values)))):  # the inner loop is not in Python
+        raise DataError("a feature is not a number")
+    try:
+        return as_single(np.asarray(values, np.float64))
+    except OverflowError:
+        raise DataError("a feature is beyond float32") from None
+
+
+def _features_of_array(values: Any, shape: tuple[int, ...]) -> Array:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise DataError("features are not numbers")
+    if array.shape != shape:
+        raise DataError(f"features of shape {array.shape}; every sample needs {shape}")
+    return as_single(array)
+
+
+def _is_number_type(kind: type) -> bool:
+    return issubclass(kind, int | float | np.integer | np.floating) and kind is not bool
+
+
+def _checked(problem: Problem, x: Array, label: Any) -> Sample:
+    y = _label_of(problem, label)
+    problem.check(Block(x[None], y[None]))
+    return x, y.item()
+
+
+def _label_of(problem: Problem, label: Any) -> Array:
+    """A label as the problem's type of labels, without axes."""
+    number = np.asarray(None if isinstance(label, list | tuple) else label)
+    if number.ndim or number.dtype.kind not in "iuf" or not np.isfinite(number):
+        raise DataError("the label is not a finite number")
+    if problem.classifies and not (number == np.floor(number) and abs(float(number)) < 2**31):
+        raise DataError("the label is not a whole number of 32 bits")
+    return as_single(number)[0] if not problem.classifies else number.astype(np.int32)
+
+
+def _label_type(problem: Problem) -> type[np.generic]:
+    return np.int32 if problem.classifies else np.float32
+
+
+def _usable(read: Callable[[Any], Sample], given: Any, position: str, faults: Faults | None) -> Sample | None:
+    """A sample, or None where it cannot be used."""
+    try:
+        return read(given)
+    except DataError as unusable:
+        if faults is not None:
+            faults(f"{position}: {unusable}")
+        return None
+
+
+def _given(item: Sample | DataError) -> Sample:
+    if isinstance(item, DataError):
+        raise item
+    return item
+
+
+def _refuse_constant(_: str) -> None:
+    raise ValueError
+
+
+def _kind_of(path: Path, kind: FileKind | None) -> FileKind:
+    if kind is not None:
+        check_choice("kind", kind, FileKind)
+        return kind
+    found = _SUFFIXES.get(path.suffix.lower())
+    if found is None:
+        hint = f"say kind={' or kind='.join(map(repr, get_args(FileKind)))}"
+        raise ConfigurationError("path", path.name, f"a name that ends in {', '.join(_SUFFIXES)}", hint)
+    return found
+
+
+def _next_line(file: BinaryIO) -> tuple[bytes | None, int] | None:
+    """The next line (None: it is too long) and its length; None if it is not there yet."""
+    line = file.readline(LONGEST_LINE)
+    if line.endswith(b"\n"):
+        return line, len(line)
+    if len(line) < LONGEST_LINE:
+        return None
+    length = len(line)
+    while rest := file.readline(LONGEST_LINE):
+        length += len(rest)
+        if rest.endswith(b"\n"):
+            return None, length
+    return None
+
+
+def _text_lines(stream: TextIO) -> Iterator[str | None]:
+    """The lines of a text that are not empty; None for one that is too long."""
+    while line := stream.readline(LONGEST_LINE):
+        if len(line) < LONGEST_LINE or line.endswith("\n"):
+            if line.strip():
+                yield line
+            continue
+        while rest := stream.readline(LONGEST_LINE):
+            if rest.endswith("\n"):
+                break
+        yield None
+
+
+def _label_column(file: str, line: bytes | None, label: str, problem: Problem) -> int:
+    """The number of the column with the label, of a header that suits the problem."""
+    try:
+        names = [name.strip() for name in next(csv.reader([(line or b"").decode("utf-8-sig")]))]
+    except (UnicodeDecodeError, csv.Error, StopIteration):
+        raise DataError(f"{file}: the header cannot be read as CSV in UTF-8") from None
+    if any(map(_is_number, names)):  # their names would be values, which errors never show
+        raise DataError(f"{file}: no header; the first line must have the names of the columns")
+    if label not in names:
+        raise DataError(f"{file}: no column {label!r} among the {len(names)} columns; say label=NAME")
+    needed = int(np.prod(problem.feature_shape))
+    if len(names) != needed + 1:
+        raise DataError(f"{file}: {len(names) - 1:,} columns of features; the problem needs {needed:,}")
+    return names.index(label)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _sample_of_csv(problem: Problem, line: bytes, label: int) -> Sample:
+    try:
+        # The parser of NumPy, unlike float(), takes no underscores, and no Python loop.
+        row = np.loadtxt([line.decode()], delimiter=",", quotechar='"', comments=None, dtype=np.float64, ndmin=1)
+    except ValueError:
+        raise DataError("a cell is empty or not a number") from None
+    columns = int(np.prod(problem.feature_shape)) + 1
+    if len(row) != columns:
+        raise DataError(f"{len(row):,} cells; the header has {columns:,}")
+    return _checked(problem, as_single(np.delete(row, label)).reshape(problem.feature_shape), row[label])

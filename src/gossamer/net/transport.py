@@ -1,0 +1,22 @@
+"""What moves bytes between learners. A node takes any transport: the network's, or one in memory for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+Receive = Callable[[int, bytes], None]
+"""Called with the number of the sender, as the transport authenticated it, and what it sent."""
+
+
+class Transport(Protocol):
+    """Moves bytes from one learner to another. It may lose, delay, repeat and reorder them."""
+
+    def open(self, receive: Receive) -> None:
+        """From now on whatever arrives is given to `receive`, from any thread."""
+
+    def send(self, receiver: int, data: bytes) -> None:
+        """Send to one learner, if it can be reached; never wait long."""
+
+    def close(self) -> None:
+        """End all connections."""

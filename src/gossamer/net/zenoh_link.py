@@ -1,0 +1,320 @@
+"""Messages between learners over Zenoh: one session per learner, peer to peer, no router, mutual TLS."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from gossamer.errors import ConfigurationError, NetworkError
+from gossamer.net.certificates import common_name
+from gossamer.net.transport import Receive
+
+_LOG = logging.getLogger(__name__)
+
+LONGEST_MESSAGE = 64 * 2**20
+"""Bytes in the longest message: a longer one is refused here and dropped by the receiver."""
+
+_WAITING = (
+    8  # messages of one peer that wait for `receive`: then its connection waits, so that no peer fills the memory
+)
+_STALLED_US = 1_000_000  # a peer that takes nothing for this long is cut off, so that others do not wait for it
+_BATCHES = 16  # of 64 KB that wait to be sent to one peer, the most Zenoh allows: a fifth less work than with 2
+_LEASE_MS = 4000  # a peer that is silent for this long is gone: its machine lost power, or the network broke
+_RETRY = {"period_init_ms": 50, "period_max_ms": 200, "period_increase_factor": 2.0}
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_CLOSING = 5.0  # seconds that `close` waits for a `receive` that does not return
+_TAG = 24  # hexadecimal digits of chance in the id of a session
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the PEM files of one learner lie.
+
+    Attributes:
+        authority: certificate of the network's authority.
+        certificate: this learner's certificate.
+        key: its private key.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+    def __post_init__(self) -> None:
+        for name in ("authority", "certificate", "key"):
+            path = getattr(self, name)
+            if not Path(path).is_file():
+                raise ConfigurationError(name, str(path), "a PEM file that exists", "run `gossamer network init`")
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where one learner listens and whom it talks with.
+
+    Attributes:
+        network: id of the network, hexadecimal digits.
+        learner: its number.
+        listen: `host:port` on which it waits for the peers with higher numbers.
+        peers: `host:port` of everybody that it ever hears or speaks to.
+        hears: whose messages it accepts.
+        speaks_to: to whom it sends.
+        tls: its certificate, or None for plain TCP without any authentication, on loop-back only.
+
+    >>> Link("0a1b", 0, "127.0.0.1:7400", {1: "127.0.0.1:7401"}, frozenset({1}), frozenset({1}), tls=None).learner
+    0
+    """
+
+    network: str
+    learner: int
+    listen: str
+    peers: Mapping[int, str]
+    hears: frozenset[int]
+    speaks_to: frozenset[int]
+    tls: Files | None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[0-9a-f]+", self.network):
+            raise ConfigurationError("network", self.network, "lower-case hexadecimal digits")
+        if self.learner < 0 or self.learner in self.peers:
+            raise ConfigurationError("learner", self.learner, "a number from 0 that is not among the peers")
+        _known("hears", self.hears, self.peers)
+        _known("speaks_to", self.speaks_to, self.peers)
+        for address in (self.listen, *self.peers.values()):
+            _check_address(address, encrypted=self.tls is not None)
+
+    def key(self, sender: int, receiver: int) -> str:
+        """The Zenoh key of everything that one learner sends to another."""
+        return f"gossamer/{self.network}/{sender}/{receiver}"
+
+    def key_from(self, peer: int) -> str:
+        """The key of what a peer sends to this learner."""
+        return self.key(peer, self.learner)
+
+    def key_to(self, peer: int) -> str:
+        """The key of what this learner sends to a peer."""
+        return self.key(self.learner, peer)
+
+
+class ZenohTransport:
+    """Moves bytes between learners over Zenoh; a `Transport`.
+
+    Of two peers the one with the higher number dials, again and again until it succeeds. A message to a peer that is
+    not connected is lost. A peer that is connected and takes nothing holds up `send` for a second, then it is cut off.
+
+    Args:
+        link: where to listen and whom to talk with.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._session: Any = None
+        self._publishers: dict[int, Any] = {}
+        self._subscribers: list[Any] = []
+        self._threads: list[Thread] = []
+        self._names = {common_name(link.network, peer): peer for peer in link.peers}
+
+    def open(self, receive: Receive) -> None:
+        """Listen, begin to dial, and give whatever arrives to `receive`, from one thread per peer.
+
+        Raises:
+            NetworkError: where the address is taken or the certificates cannot be used.
+        """
+        zenoh = _import_zenoh()
+        if self._session is not None:
+            raise NetworkError("This transport is open already: close it first.")
+        config = zenoh.Config()
+        for path, value in settings(self._link).items():
+            config.insert_json5(path, json.dumps(value))
+        try:
+            self._session = session = zenoh.open(config)
+        except zenoh.ZError as error:
+            where = f"{self._link.listen} (learner {self._link.learner})"
+            message = f"Cannot listen on {where}: {error}. Check that the address is free and the certificates fit."
+            raise NetworkError(message) from None
+        atexit.register(self.close)  # Python aborts where it ends while a thread waits inside Zenoh
+        for peer in sorted(self._link.hears):
+            self._hear(session, peer, receive)
+        for peer in sorted(self._link.speaks_to):
+            self._publishers[peer] = session.declare_publisher(
+                self._link.key_to(peer),
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                express=True,
+                reliability=zenoh.Reliability.RELIABLE,
+            )
+
+    def send(self, receiver: int, data: bytes) -> None:
+        """Send to one learner; lost without a word where it is not connected, or this transport is closed.
+
+        Raises:
+            NetworkError: for a learner that this one never speaks to, and for a message that is too long.
+        """
+        if receiver not in self._link.speaks_to:
+            raise NetworkError(f"Learner {self._link.learner} does not speak to learner {receiver}.")
+        if len(data) > LONGEST_MESSAGE:
+            raise NetworkError(f"A message of {len(data)} bytes is too long; allowed: {LONGEST_MESSAGE}.")
+        publisher = self._publishers.get(receiver)
+        if publisher is not None:
+            with suppress(_import_zenoh().ZError):  # the session was closed meanwhile
+                publisher.put(data)
+
+    def close(self) -> None:
+        """End all connections and wait until `receive` has returned; not to be called from within it."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        atexit.unregister(self.close)
+        self._publishers = {}
+        for subscriber in self._subscribers:
+            subscriber.undeclare()
+        session.close()
+        for thread in self._threads:
+            thread.join(_CLOSING)
+        self._subscribers, self._threads = [], []
+
+    @property
+    def connected(self) -> frozenset[int]:
+        """The peers with which there is a connection now, as far as it is known."""
+        if self._session is None:
+            return frozenset()
+        links = self._session.info.links()
+        return frozenset(peer for link in links if (peer := self._peer(link)) is not None)
+
+    def _peer(self, link: Any) -> int | None:
+        if self._link.tls is not None:
+            return self._names.get(link.auth_identifier or "")
+        peer = int(str(link.zid)[:-_TAG], 16) - 1
+        return peer if peer in self._link.peers else None
+
+    def _hear(self, session: Any, peer: int, receive: Receive) -> None:
+        zenoh = _import_zenoh()
+        subscriber = session.declare_subscriber(self._link.key_from(peer), zenoh.handlers.FifoChannel(_WAITING))
+        thread = Thread(target=_deliver, args=(subscriber.handler, self._link.key_from(peer), peer, receive))
+        thread.daemon = True  # a `receive` that hangs must not keep the process alive
+        thread.start()
+        self._subscribers.append(subscriber)
+        self._threads.append(thread)
+
+
+def settings(link: Link) -> dict[str, Any]:
+    """The settings of the Zenoh session: their paths and values.
+
+    Nothing is found by multicast or gossip, nothing is forwarded, no shared memory: every message goes over the
+    connection between its two learners, and both ends check it against the certificate of the other.
+    """
+    protocol = "tcp" if link.tls is None else "tls"
+    dialled = [address for peer, address in sorted(link.peers.items()) if peer < link.learner]
+    base = {
+        "mode": "peer",
+        "id": f"{link.learner + 1:x}{secrets.token_hex(_TAG // 2)}",
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "open/return_conditions": {"connect_scouted": False, "declares": False},
+        "listen/endpoints": [f"{protocol}/{link.listen}"],
+        "connect/endpoints": [f"{protocol}/{address}" for address in dialled],
+        "connect/timeout_ms": -1,
+        "connect/exit_on_failure": False,
+        "connect/retry": _RETRY,
+        "transport/shared_memory/enabled": False,
+        "transport/link/protocols": [protocol],
+        "transport/link/tx/lease": _LEASE_MS,
+        "transport/link/tx/queue/size/data": _BATCHES,
+        "transport/link/tx/queue/congestion_control/block/wait_before_close": _STALLED_US,
+        "transport/link/rx/max_message_size": LONGEST_MESSAGE + 2**16,
+    }
+    return base if link.tls is None else base | _secured(link, link.tls)
+
+
+def _secured(link: Link, files: Files) -> dict[str, Any]:
+    certificate, key = str(files.certificate), str(files.key)
+    tls = {
+        "root_ca_certificate": str(files.authority),
+        "listen_certificate": certificate,
+        "listen_private_key": key,
+        "connect_certificate": certificate,
+        "connect_private_key": key,
+        "enable_mtls": True,
+        "verify_name_on_connect": True,
+        "close_link_on_expiration": True,
+    }
+    return {"transport/link/tls": tls, "access_control": _access(link)}
+
+
+def _access(link: Link) -> dict[str, Any]:
+    """What each peer may do, by the name in its certificate; everything else is denied."""
+    rules, subjects, policies = [], [], []
+    for peer in sorted(link.hears | link.speaks_to):
+        allowed = _rules(link, peer)
+        rules += allowed
+        subjects.append({"id": f"learner {peer}", "cert_common_names": [common_name(link.network, peer)]})
+        names = [rule["id"] for rule in allowed]
+        policies.append({"id": f"learner {peer}", "rules": names, "subjects": [f"learner {peer}"]})
+    lists = {"rules": rules, "subjects": subjects, "policies": policies}
+    return {"enabled": True, "default_permission": "deny", **lists}
+
+
+def _rules(link: Link, peer: int) -> list[dict[str, Any]]:
+    """Puts in one direction need the subscription in the other: without it they vanish without a word."""
+    rules = []
+    if peer in link.hears:
+        rules.append(_rule("put", "ingress", link.key_from(peer)))
+        rules.append(_rule("declare_subscriber", "egress", link.key_from(peer)))
+    if peer in link.speaks_to:
+        rules.append(_rule("put", "egress", link.key_to(peer)))
+        rules.append(_rule("declare_subscriber", "ingress", link.key_to(peer)))
+    return rules
+
+
+def _rule(message: str, flow: str, key: str) -> dict[str, Any]:
+    name = f"{message} {flow} {key}"
+    return {"id": name, "permission": "allow", "messages": [message], "flows": [flow], "key_exprs": [key]}
+
+
+def _deliver(samples: Iterable[Any], key: str, peer: int, receive: Receive) -> None:
+    for sample in samples:
+        if str(sample.key_expr) != key:  # a put on a pattern is no message, whatever it matches
+            continue
+        try:
+            receive(peer, sample.payload.to_bytes())
+        except Exception as error:  # this thread must live on, or nothing more is heard from this peer
+            _LOG.error("a message of learner %d was lost: %s in receive", peer, type(error).__name__)
+
+
+def _known(field: str, learners: frozenset[int], peers: Mapping[int, str]) -> None:
+    unknown = sorted(learners - peers.keys())
+    if unknown:
+        raise ConfigurationError(field, unknown, "learners with an address in `peers`")
+
+
+def _check_address(address: str, *, encrypted: bool) -> None:
+    match = _ADDRESS.fullmatch(address)
+    if not match or not 1 <= int(match["port"]) <= 65535:
+        raise ConfigurationError("address", address, "host:port", 'try "127.0.0.1:7400"')
+    if not encrypted and not _is_loopback(match["host"].strip("[]")):
+        hint = "give the certificate of the learner as `tls`"
+        raise ConfigurationError("address", address, "without TLS, an address on loop-back", hint)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _import_zenoh() -> Any:
+    try:
+        import zenoh
+    except ImportError:
+        hint = "pip install gossamer[net]"
+        raise ConfigurationError("transport", "no zenoh", "an installed eclipse-zenoh", hint) from None
+    return zenoh

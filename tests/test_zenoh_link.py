@@ -1,0 +1,455 @@
+"""Certificates and the Zenoh transport, on loop-back. Every refusal stands beside something that gets through."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from gossamer.errors import ConfigurationError, NetworkError
+from gossamer.net.certificates import Authority, common_name
+from gossamer.net.zenoh_link import LONGEST_MESSAGE, Files, Link, ZenohTransport
+
+zenoh = pytest.importorskip("zenoh")
+
+NETWORK = "5eed"
+PATIENCE = 20.0  # seconds: only a failing test waits this long
+PAUSE = 0.3  # seconds in which something forbidden would have arrived: what is allowed takes a few milliseconds
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.002)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def write(folder: Path, authority: Authority, name: str) -> Files:
+    folder.mkdir()
+    certificate, key = authority.certify(name, ["127.0.0.1"])
+    for file, content in (("ca.pem", authority.certificate), ("cert.pem", certificate), ("cert.key", key)):
+        (folder / file).write_bytes(content)
+    return Files(folder / "ca.pem", folder / "cert.pem", folder / "cert.key")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[int | str, Files]:
+    """Certificates of the learners 0 to 4, and one in the name of learner 2 from another authority."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority, other = Authority.new("authority"), Authority.new("authority")
+    made: dict[int | str, Files] = {i: write(folder / str(i), authority, common_name(NETWORK, i)) for i in range(5)}
+    foreign = write(folder / "foreign", other, common_name(NETWORK, 2))
+    return made | {"foreign": replace(foreign, authority=made[0].authority)}
+
+
+class Node:
+    """A transport and what it received."""
+
+    def __init__(self, link: Link) -> None:
+        self.link, self.transport = link, ZenohTransport(link)
+        self.received: list[tuple[int, bytes]] = []
+
+    def open(self) -> Node:
+        self.transport.open(lambda sender, data: self.received.append((sender, data)))
+        return self
+
+    def reaches(self, other: Node, data: bytes = b"hello") -> None:
+        """Send until it arrives: what is sent before the other one is connected may be lost."""
+        wanted, end = (self.link.learner, data), time.monotonic() + PATIENCE
+        while wanted not in other.received:
+            assert time.monotonic() < end, "nothing arrived"
+            self.transport.send(other.link.learner, data)
+            time.sleep(0.01)
+
+
+Edges = Mapping[int, tuple[int, ...]]
+LINE: Edges = {0: (1,), 1: (0, 2), 2: (1,)}
+
+
+def links(edges: Edges, files: Mapping[int | str, Files] | None) -> dict[int, Link]:
+    addresses = {i: f"127.0.0.1:{port}" for i, port in zip(edges, free_ports(len(edges)), strict=True)}
+    return {
+        i: Link(
+            NETWORK,
+            i,
+            addresses[i],
+            {j: addresses[j] for j in peers},
+            hears=frozenset(peers),
+            speaks_to=frozenset(peers),
+            tls=None if files is None else files[i],
+        )
+        for i, peers in edges.items()
+    }
+
+
+@contextmanager
+def opened(chosen: Mapping[int, Link]) -> Iterator[dict[int, Node]]:
+    nodes = {i: Node(link) for i, link in chosen.items()}
+    try:
+        yield {i: node.open() for i, node in nodes.items()}
+    finally:
+        for node in nodes.values():
+            node.transport.close()
+
+
+@dataclass
+class Intruder:
+    """A Zenoh program of somebody who does not use this library: no access control, a session of its own making."""
+
+    session: Any
+    heard: list[bytes]
+
+    def put(self, key: str, data: bytes) -> None:
+        self.session.put(f"gossamer/{NETWORK}/{key}", data, congestion_control=zenoh.CongestionControl.BLOCK)
+
+
+@contextmanager
+def intruder(dials: str, tls: Files | None, *, certified: bool = True) -> Iterator[Intruder]:
+    """A client sends whatever it puts and asks for everything: nothing is held back on its side."""
+    settings: dict[str, Any] = {
+        "mode": "client",
+        "scouting/multicast/enabled": False,
+        "connect/endpoints": [f"{'tcp' if tls is None else 'tls'}/{dials}"],
+        "connect/timeout_ms": 500,
+    }
+    if tls is not None:
+        own = {"connect_certificate": str(tls.certificate), "connect_private_key": str(tls.key), "enable_mtls": True}
+        settings["transport/link/tls"] = {"root_ca_certificate": str(tls.authority)} | (own if certified else {})
+    heard: list[bytes] = []
+    with zenoh.open(_config(settings)) as session:
+        session.declare_subscriber(
+            "**", lambda sample: heard.append(sample.payload.to_bytes()), allowed_origin=zenoh.Locality.REMOTE
+        )
+        yield Intruder(session, heard)
+
+
+def _config(settings: Mapping[str, Any]) -> Any:
+    config = zenoh.Config()
+    for path, value in settings.items():
+        config.insert_json5(path, json.dumps(value))
+    return config
+
+
+# Certificates
+
+
+def test_a_certificate_is_of_its_authority_and_for_its_hosts() -> None:
+    authority, other = Authority.new("one"), Authority.new("other")
+    pem, key = authority.certify("node", ["10.0.0.7", "node.example"])
+    certificate = x509.load_pem_x509_certificate(pem)
+
+    def check(signer: Authority, host: x509.GeneralName) -> None:
+        store = Store([x509.load_pem_x509_certificate(signer.certificate)])
+        PolicyBuilder().store(store).time(datetime.now(UTC)).build_server_verifier(host).verify(certificate, [])
+
+    check(authority, x509.DNSName("node.example"))
+    check(authority, x509.IPAddress(ip_address("10.0.0.7")))
+    with pytest.raises(VerificationError):
+        check(authority, x509.DNSName("elsewhere.example"))
+    with pytest.raises(VerificationError):
+        check(other, x509.DNSName("node.example"))
+    assert key.startswith(b"-----BEGIN PRIVATE KEY-----")
+
+
+def test_keys_are_fresh_and_not_in_the_repr() -> None:
+    authority = Authority.new("one")
+    assert authority.certify("node", ["h"])[1] != authority.certify("node", ["h"])[1]
+    assert authority.key != Authority.new("one").key
+    assert "PRIVATE" not in repr(authority)
+
+
+@pytest.mark.parametrize(
+    ("name", "hosts", "field"),
+    [("", ["h"], "common_name"), ("x" * 65, ["h"], "common_name"), ("x", [], "hosts"), ("x", ["é.example"], "hosts")],
+)
+def test_bad_names_are_refused(name: str, hosts: list[str], field: str) -> None:
+    with pytest.raises(ConfigurationError, match=field):
+        Authority.new("one").certify(name, hosts)
+
+
+def test_hosts_must_not_be_one_string() -> None:
+    with pytest.raises(ConfigurationError, match="hosts"):
+        Authority.new("one").certify("node", "127.0.0.1")
+
+
+# Delivery
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_messages_arrive_both_ways(encrypted: bool, files: dict[int | str, Files]) -> None:
+    with opened(links(LINE, files if encrypted else None)) as nodes:
+        big = bytes(range(256)) * (4 * 2**20 // 256)
+        for sender, receiver in ((0, 1), (1, 0), (1, 2), (2, 1)):
+            nodes[sender].reaches(nodes[receiver])
+            nodes[sender].transport.send(receiver, big)
+            until(lambda s=sender, r=receiver: (s, big) in nodes[r].received)  # type: ignore[misc]
+        assert [nodes[i].transport.connected for i in range(3)] == [{1}, {0, 2}, {1}]
+        assert {sender for sender, _ in nodes[0].received} == {1}
+
+
+def test_messages_of_one_sender_arrive_once_and_in_order(files: dict[int | str, Files]) -> None:
+    with opened(links({0: (1,), 1: (0,)}, files)) as nodes:
+        nodes[0].reaches(nodes[1])
+        nodes[1].received.clear()
+        for number in range(300):
+            nodes[0].transport.send(1, number.to_bytes(2, "big") * 500)
+        until(lambda: len(nodes[1].received) >= 300)
+        assert [int.from_bytes(data[:2], "big") for _, data in nodes[1].received] == list(range(300))
+
+
+def test_the_longest_message_arrives_and_a_longer_one_is_refused(files: dict[int | str, Files]) -> None:
+    with opened(links({0: (1,), 1: (0,)}, files)) as nodes:
+        nodes[0].reaches(nodes[1])
+        nodes[0].transport.send(1, bytes(LONGEST_MESSAGE))
+        until(lambda: len(nodes[1].received[-1][1]) == LONGEST_MESSAGE)
+        with pytest.raises(NetworkError, match="too long"):
+            nodes[0].transport.send(1, bytes(LONGEST_MESSAGE + 1))
+
+
+def test_five_nodes_in_one_process(files: dict[int | str, Files]) -> None:
+    ring = {i: ((i - 1) % 5, (i + 1) % 5) for i in range(5)}
+    with opened(links(ring, files)) as nodes:
+        for i, peers in ring.items():
+            for j in peers:
+                nodes[i].reaches(nodes[j])
+        for i, peers in ring.items():
+            assert {sender for sender, _ in nodes[i].received} == set(peers)
+
+
+@pytest.mark.parametrize("again", [0, 1])  # 1 dials, 0 is dialled
+def test_a_node_that_comes_back_is_reached_again(again: int, files: dict[int | str, Files]) -> None:
+    with opened(links({0: (1,), 1: (0,)}, files)) as nodes:
+        gone, stays = nodes[again], nodes[1 - again]
+        stays.reaches(gone)
+        gone.transport.close()
+        until(lambda: stays.transport.connected == frozenset())
+        stays.transport.send(again, b"lost")
+        gone.open()
+        stays.reaches(gone, b"back")
+        gone.reaches(stays, b"back")
+        assert (1 - again, b"lost") not in gone.received
+
+
+def test_a_stalled_peer_is_cut_off_and_the_others_are_served(files: dict[int | str, Files]) -> None:
+    go_on = threading.Event()
+    with opened(links({0: (1, 2), 1: (0,), 2: (0,)}, files)) as nodes:
+        nodes[0].reaches(nodes[2])
+        nodes[1].transport.close()
+        stuck = nodes[1].transport
+        stuck.open(lambda _sender, _data: bool(go_on.wait(PATIENCE)))
+        try:
+            until(lambda: nodes[0].transport.connected == {1, 2})
+            longest, end = 0.0, time.monotonic() + PATIENCE
+            while longest < 0.5:
+                assert time.monotonic() < end, "it was never held up"
+                begin = time.monotonic()
+                nodes[0].transport.send(1, bytes(2**20))
+                longest = max(longest, time.monotonic() - begin)
+            assert longest < 3.0
+            nodes[0].transport.send(2, b"after")
+            until(lambda: (0, b"after") in nodes[2].received)
+        finally:
+            go_on.set()
+
+
+def test_a_fault_in_receive_loses_one_message(files: dict[int | str, Files], caplog: pytest.LogCaptureFixture) -> None:
+    got: list[bytes] = []
+
+    def receive(_sender: int, data: bytes) -> None:
+        got.append(data)
+        if data == b"private":
+            raise ValueError("private")
+
+    with opened(links({0: (1,), 1: (0,)}, files)) as nodes:
+        nodes[1].transport.close()
+        nodes[1].transport.open(receive)
+        for data in (b"private", b"next"):
+            until(lambda data=data: bool(nodes[0].transport.send(1, data) or data in got))  # type: ignore[misc]
+    assert "ValueError" in caplog.text
+    assert "private" not in caplog.text
+
+
+def test_close_ends_all_threads(files: dict[int | str, Files]) -> None:
+    before = set(threading.enumerate())
+    with opened(links(LINE, files)) as nodes:
+        nodes[0].reaches(nodes[1])
+        assert set(threading.enumerate()) > before
+    assert set(threading.enumerate()) == before
+    nodes[0].transport.close()
+    nodes[0].transport.send(1, b"into the void")
+    assert nodes[0].transport.connected == frozenset()
+
+
+UNCLOSED = """
+import sys
+from gossamer.net.zenoh_link import Link, ZenohTransport
+link = Link("0a", 1, sys.argv[1], {0: sys.argv[2]}, frozenset({0}), frozenset({0}), tls=None)
+ZenohTransport(link).open(lambda sender, data: None)
+"""
+
+
+def test_a_process_that_does_not_close_ends_without_a_crash() -> None:
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    command = [sys.executable, "-W", "error", "-c", UNCLOSED, *addresses]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# Intruders. Learner 1 hears 0 and 2. In every test the same intruder with the right papers, or without TLS, succeeds.
+
+
+def test_a_forger_succeeds_without_tls() -> None:
+    """Shows that the intruder of the tests below does send what it forges."""
+    with opened(links(LINE, None)) as nodes, intruder(nodes[1].link.listen, None) as forger:
+        until(lambda: bool(forger.put("2/1", b"forged") or (2, b"forged") in nodes[1].received))
+
+
+@pytest.mark.parametrize("key", ["0/1", "*/1", "**", "2/*", "1/0"])
+def test_a_neighbour_cannot_speak_as_another(key: str, files: dict[int | str, Files]) -> None:
+    with opened(links(LINE, files)) as nodes:
+        nodes[1].reaches(nodes[0])
+        with intruder(nodes[1].link.listen, files[2]) as forger:
+            for _ in range(3):
+                forger.put(key, b"forged")
+            until(lambda: bool(forger.put("2/1", b"own") or (2, b"own") in nodes[1].received))
+            time.sleep(PAUSE)
+        everything = [data for node in nodes.values() for _, data in node.received]
+        assert b"forged" not in everything
+
+
+def test_a_valid_certificate_of_no_neighbour_is_not_heard(files: dict[int | str, Files]) -> None:
+    edges = LINE | {3: ()}
+    with opened(links(edges, files)) as nodes:
+        with intruder(nodes[1].link.listen, files[3]) as stranger:
+            for key in ("3/1", "2/1", "0/1"):
+                stranger.put(key, b"stranger")
+            with intruder(nodes[1].link.listen, files[2]) as neighbour:
+                until(lambda: bool(neighbour.put("2/1", b"own") or (2, b"own") in nodes[1].received))
+            time.sleep(PAUSE)
+        assert {data for _, data in nodes[1].received} == {b"own"}
+
+
+def test_without_a_certificate_there_is_no_session(files: dict[int | str, Files]) -> None:
+    with opened(links(LINE, files)) as nodes:
+        address = nodes[1].link.listen
+        with intruder(address, files[2]) as good:
+            until(lambda: bool(good.put("2/1", b"own") or (2, b"own") in nodes[1].received))
+        with pytest.raises(zenoh.ZError), intruder(address, files[2], certified=False):
+            pass
+        with pytest.raises(zenoh.ZError), intruder(address, files["foreign"]):
+            pass
+        with pytest.raises(zenoh.ZError), intruder(address, None):
+            pass
+
+
+@pytest.mark.parametrize("papers", [2, 3])
+def test_neither_a_neighbour_nor_a_stranger_can_listen_in(papers: int, files: dict[int | str, Files]) -> None:
+    """What 1 sends to 0: without TLS the same ears do hear it."""
+    with opened(links(LINE, None)) as nodes, intruder(nodes[1].link.listen, None) as ears:
+        until(lambda: bool(nodes[1].transport.send(0, b"open") or b"open" in ears.heard))
+    with opened(links(LINE, files)) as nodes, intruder(nodes[1].link.listen, files[papers]) as ears:
+        nodes[1].reaches(nodes[0])
+        for _ in range(10):
+            nodes[1].transport.send(0, b"secret")
+            time.sleep(PAUSE / 10)
+        until(lambda: (1, b"secret") in nodes[0].received)
+        assert ears.heard == []
+
+
+@pytest.mark.parametrize("papers", ["foreign", 2])
+def test_an_impostor_on_the_address_of_another_gets_nothing(papers: int | str, files: dict[int | str, Files]) -> None:
+    chosen = links({0: (1,), 1: (0,)}, files)
+    with opened({1: chosen[1]}) as nodes:
+        with opened({0: replace(chosen[0], tls=files[papers])}) as impostors:
+            for _ in range(10):
+                nodes[1].transport.send(0, b"secret")
+                time.sleep(PAUSE / 10)
+            assert nodes[1].transport.connected == frozenset()
+            assert impostors[0].received == []
+        with opened({0: chosen[0]}) as genuine:
+            nodes[1].reaches(genuine[0], b"secret")
+
+
+# Bad input
+
+
+GOOD = Link("0a", 1, "127.0.0.1:7401", {0: "127.0.0.1:7400"}, frozenset({0}), frozenset({0}), tls=None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"network": "a/b"}, "network"),
+        ({"network": "**"}, "network"),
+        ({"network": ""}, "network"),
+        ({"learner": -1}, "learner"),
+        ({"learner": 0}, "learner"),
+        ({"hears": frozenset({5})}, "hears"),
+        ({"speaks_to": frozenset({5})}, "speaks_to"),
+        ({"listen": "127.0.0.1"}, "address"),
+        ({"listen": "127.0.0.1:0"}, "address"),
+        ({"listen": "127.0.0.1:70000"}, "address"),
+        ({"listen": "127.0.0.1:7401#iface=eth0"}, "address"),
+        ({"listen": "0.0.0.0:7401"}, "loop-back"),
+        ({"peers": {0: "10.0.0.7:7400"}}, "loop-back"),
+    ],
+)
+def test_bad_links_are_refused(changed: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigurationError, match=field):
+        replace(GOOD, **changed)
+
+
+def test_links_by_name_and_in_ipv6() -> None:
+    assert replace(GOOD, listen="[::1]:7401", peers={0: "localhost:7400"}).listen == "[::1]:7401"
+
+
+def test_missing_files_are_refused(files: dict[int | str, Files]) -> None:
+    with pytest.raises(ConfigurationError, match=r"certificate: got .*gone\.pem"):
+        replace(files[0], certificate=Path("gone.pem"))
+
+
+def test_send_only_to_those_it_speaks_to() -> None:
+    with pytest.raises(NetworkError, match="does not speak to learner 2"):
+        ZenohTransport(GOOD).send(2, b"")
+
+
+def test_one_who_only_hears_and_one_who_only_speaks(files: dict[int | str, Files]) -> None:
+    chosen = links({0: (1,), 1: (0,)}, files)
+    chosen = {0: replace(chosen[0], hears=frozenset()), 1: replace(chosen[1], speaks_to=frozenset())}
+    with opened(chosen) as nodes:
+        nodes[0].reaches(nodes[1])
+        with pytest.raises(NetworkError, match="does not speak"):
+            nodes[1].transport.send(0, b"")
+
+
+def test_a_taken_address_and_a_second_open_are_refused(files: dict[int | str, Files]) -> None:
+    chosen = links({0: ()}, files)
+    with opened(chosen) as nodes:
+        with pytest.raises(NetworkError, match="open already"):
+            nodes[0].open()
+        with pytest.raises(NetworkError, match=f"Cannot listen on {chosen[0].listen}"):
+            Node(chosen[0]).open()
