@@ -10,6 +10,7 @@ from typing import Any
 
 MODULES = ("", ".core", ".algorithms", ".problems", ".sets", ".topology", ".streams", ".data", ".metrics")
 MODULES += (".privacy", ".privacy.accounting", ".mechanisms", ".simulation", ".auditing", ".reports", ".reproduction")
+MODULES += (".net",)
 MODULES += (".errors",)
 
 

@@ -38,6 +38,7 @@ class Faults:
     delay: float = 0.0
     seed: int = 0
     cut: Callable[[int, int, float], bool] = lambda sender, receiver, seconds: False
+    lose: Callable[[int, int, bytes], bool] = lambda sender, receiver, data: False
 
 
 class Hub:
@@ -50,6 +51,7 @@ class Hub:
         self._waiting: list[tuple[float, int, int, int, bytes]] = []
         self._numbers = itertools.count()
         self.sent: list[tuple[int, int, bytes]] = []
+        self.delivered: list[tuple[int, int, bytes]] = []
         if faults:
             threading.Thread(target=self._deliver, daemon=True).start()
 
@@ -65,6 +67,8 @@ class Hub:
             now = time.monotonic()
             if self.faults.cut(sender, receiver, now - self._begun) or self._random.random() < self.faults.loss:
                 return None
+            if self.faults.lose(sender, receiver, data):
+                return None
             for _ in range(1 + (self._random.random() < self.faults.twice)):
                 due = now + self._random.exponential(self.faults.delay) if self.faults.delay else now
                 heapq.heappush(self._waiting, (due, next(self._numbers), sender, receiver, data))
@@ -79,6 +83,7 @@ class Hub:
                 _, _, sender, receiver, data = heapq.heappop(self._waiting)
                 receive = self.receivers.get(receiver)
             if receive:
+                self.delivered.append((sender, receiver, data))
                 receive(sender, data)
 
 
@@ -93,6 +98,10 @@ class HubTransport:
     def send(self, receiver: int, data: bytes) -> None:
         self.hub.carry(self.learner, receiver, data)
 
+    @property
+    def connected(self) -> frozenset[int]:
+        return frozenset(self.hub.receivers) - {self.learner}
+
     def close(self) -> None:
         self.hub.receivers.pop(self.learner, None)
 
@@ -101,7 +110,7 @@ def zenoh_transports(folder: Path, algorithm: Algorithm, network: str = "0" * 32
     """One for each learner, with mutual TLS on loop-back; certificates lie in the folder."""
     authority, learners = Authority.new("test"), range(algorithm.learners)
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in learners]
-    addresses = ["127.0.0.1:%d" % one.getsockname()[1] for one in sockets]
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
     for one in sockets:
         one.close()
     folder.mkdir(parents=True, exist_ok=True)
@@ -165,14 +174,18 @@ def make_member(
     key: bytes | None = None,
     network: str = "0" * 32,
     pace: Pace | None = None,
+    run: str | None = None,
     **options: Any,
 ) -> Member:
-    """A node in a folder; made there at the first call."""
+    """A node in a folder; made there at the first call. The same key, data and id of the run: the same messages."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "ledger.db"
     key = key or secrets.token_bytes(32)
     if not file.exists():
         Ledger.create(file, Identity(network, learner, config_digest(algorithm), "test", key_fingerprint(key)))
+        if run is not None:
+            with Ledger.open(file) as fresh:
+                fresh.begin(run, algorithm.guarantee)
     board = Board(algorithm.problem, algorithm.guarantee, learner, logs=Silent())
     played: dict[int, np.ndarray] = {}
     node = Node(

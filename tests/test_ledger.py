@@ -99,6 +99,18 @@ def test_rows_messages_and_state_come_back(tmp_path):
         ledger.verify()
 
 
+def test_digests_tell_nothing(tmp_path):
+    """The same bytes have other digests in another row, in another ledger, and as a state."""
+    found = []
+    for name in ("one", "other"):
+        with begun(tmp_path / name) as ledger:
+            for t in range(2):
+                row = ledger.commit("release", t, 0, (), {0: b"same"}, b"same")
+                found += [row.message, row.state]
+    assert len(set(found)) == 8
+    assert hashlib.sha256(b"same").hexdigest() not in found
+
+
 def test_before_the_run_begins(tmp_path):
     Ledger.create(tmp_path / "ledger.db", identity())
     with Ledger.open(tmp_path / "ledger.db") as ledger:
@@ -477,7 +489,7 @@ def test_two_copies_that_went_apart(tmp_path):
 def test_a_missing_witness_is_refused_and_can_be_adopted(tmp_path):
     path = filled(tmp_path / "node", 3, witness=Witness(tmp_path / "witness"))
     (tmp_path / "witness").unlink()
-    with pytest.raises(LedgerError, match=r"no witness .* 3 messages.* --adopt"):
+    with pytest.raises(LedgerError, match=r"no witness .* ends with row 5.* --adopt"):
         open_with(path, tmp_path / "witness")
     verify(path, witness=Witness(tmp_path / "witness"))  # who only reads needs none
     with Ledger.open(path, read_only=True) as ledger:
@@ -824,6 +836,9 @@ def test_export_holds_no_raw_data_and_can_be_verified(tmp_path, invoke):
     assert invoke("export", tmp_path / "node", "--out", out).exit_code == 2  # not over another file
     assert out.read_bytes() == data
     assert invoke("export", out, "--out", tmp_path / "again").exit_code == 2
+    change(path, "UPDATE rows SET bytes = 1 WHERE number = 4")
+    assert invoke("export", path, "--out", tmp_path / "changed").exit_code == 2  # a changed ledger is not passed on
+    assert not (tmp_path / "changed").exists()
     assert invoke("export", tmp_path / "node", "--out", tmp_path / "no" / "folder").exit_code == 2
 
 

@@ -305,10 +305,16 @@ def test_close_ends_all_threads(files: dict[int | str, Files]) -> None:
 
 
 UNCLOSED = """
-import sys
+import sys, time
 from gossamer.net.zenoh_link import Link, ZenohTransport
-link = Link("0a", 1, sys.argv[1], {0: sys.argv[2]}, frozenset({0}), frozenset({0}), tls=None)
-ZenohTransport(link).open(lambda sender, data: None)
+here = sys.argv[1:]
+peers = [frozenset({1}), frozenset({0})]
+both = [ZenohTransport(Link("0a", i, here[i], {1 - i: here[1 - i]}, peers[i], peers[i], None)) for i in range(2)]
+for transport in both:
+    transport.open(lambda sender, data: None)
+time.sleep(0.2)
+for _ in range(5):
+    both[0].send(1, bytes(10**6))
 """
 
 
@@ -451,5 +457,12 @@ def test_a_taken_address_and_a_second_open_are_refused(files: dict[int | str, Fi
     with opened(chosen) as nodes:
         with pytest.raises(NetworkError, match="open already"):
             nodes[0].open()
-        with pytest.raises(NetworkError, match=f"Cannot listen on {chosen[0].listen}"):
+        with pytest.raises(NetworkError, match=f"Cannot listen on {chosen[0].listen}.*in use") as caught:
             Node(chosen[0]).open()
+        assert ".rs" not in str(caught.value)
+
+
+def test_the_key_of_another_certificate_is_refused(files: dict[int | str, Files]) -> None:
+    link = links({0: ()}, files)[0]
+    with pytest.raises(NetworkError, match="KeyMismatch"):
+        Node(replace(link, tls=replace(files[0], key=files[1].key))).open()

@@ -247,7 +247,11 @@ class Setting:
         return mechanism.calibrate(sensitivity, self.budgets[:1])
 
     def _with_rounding(self, sensitivity: Sensitivity, block: int) -> Sensitivity:
-        """With float32: gossip adds n products for each of n learners, and two terms are added to d_j before it."""
+        """With float32: gossip adds n products for each of n learners, and two terms are added to d_j before it.
+
+        Nodes on a network gossip step by step in float64 and round once, at the end: docs/network.md shows that it is
+        less.
+        """
         largest = 2 * (self.topology.learners**2 + 2) * _ROUNDING * block * self.bound
         return Sensitivity(sensitivity.l1 + largest * math.sqrt(self.problem.dim), sensitivity.l2 + largest)
 

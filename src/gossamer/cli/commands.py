@@ -18,6 +18,7 @@ from gossamer.cli.audit import audit_command, guarantee_of
 from gossamer.cli.calibrate import calibrate
 from gossamer.cli.config import Experiment, load
 from gossamer.cli.demo import INTRODUCTION, play
+from gossamer.cli.ledger import ledger
 from gossamer.cli.network import network, run_node
 from gossamer.cli.reproduce import reproduce
 from gossamer.cli.show import say, show
@@ -116,6 +117,7 @@ app.command("audit")(audit_command)
 app.command("reproduce")(reproduce)
 app.command("node")(run_node)
 app.add_typer(network, name="network")
+app.add_typer(ledger, name="ledger")
 
 
 @app.command("demo")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, NamedTuple, TypeVar
 
@@ -44,7 +42,7 @@ def show_ledger(
 ) -> None:
     """Show whose ledger it is, what was promised, and the last rows."""
     with ExitStack() as stack:
-        book = _open(place, stack, old=True)
+        book = _open(place, stack)
         console = Console()
         facts = asdict(book.identity) | {"run": book.run or "has not begun", "rows": f"{book.last.number:,}"}
         rows_of_facts = tuple((name, str(fact)) for name, fact in facts.items())
@@ -80,7 +78,7 @@ def total_ledgers(
     if delta is not None and not 0 <= delta < 1:
         raise ConfigurationError("--delta", delta, "a number from 0 to below 1")
     with ExitStack() as stack:
-        costs = [_cost(book) for book in _distinct([_open(place, stack) for place in places])]
+        costs = [_cost(book) for book in _distinct([_open_checked(place, stack) for place in places])]
     show(Console(), totals(costs, delta), words=True)
     units = {cost.unit for cost in costs}
     if len(units) > 1:
@@ -91,9 +89,10 @@ def total_ledgers(
 def export_ledger(place: One, out: Annotated[Path, typer.Option(help="The file to write.")]) -> None:
     """Write the rows as JSON lines: no state, no messages, and no key of the digests."""
     with ExitStack() as stack:
-        book = _open(place, stack, old=True)
+        book = _open(place, stack)
         if isinstance(book, Export):
             raise ConfigurationError("ledger", str(place), "a node's ledger", "this is an exported one already")
+        book.verify()
         export(book, out)
         typer.echo(f"{book.last.number:,} rows in {out}, head {book.last.hash}")
 
@@ -172,7 +171,7 @@ def _distinct(books: Sequence[Book]) -> list[Book]:
     for book in sorted(books, key=lambda book: book.last.number):
         own = (book.identity, book.run) if book.run else (book.path,)
         shorter = longest.get(own)
-        if shorter and next(islice(book.rows(), shorter.last.number - 1, None)).hash != shorter.last.hash:
+        if shorter and next(book.rows(first=shorter.last.number)).hash != shorter.last.hash:
             raise LedgerError(
                 f"{shorter.path} and {book.path} are ledgers of the same run and differ at row {shorter.last.number}: "
                 f"two copies of one node ran, and noise may have been used twice."
@@ -191,7 +190,7 @@ def _last_rows(book: Book, count: int, delta: float | None) -> Table:
             f"{row.bytes:,}",
             rounded_up(_epsilon(row.spent, delta)) if row.exchange >= 0 else "",
         )
-        for row in deque(book.rows(), maxlen=count)
+        for row in book.rows(first=max(1, book.last.number - count + 1))
     ]
     return Table(("row", "time (UTC)", "kind", "exchange", "step", "bytes", "epsilon spent"), tuple(rows))
 
@@ -209,7 +208,7 @@ def _verified(place: Path, sealer: Sealer | None) -> bool:
     """Say what was found; whether nothing was wrong."""
     try:
         with ExitStack() as stack:
-            book = _open(place, stack, sealer)
+            book = _open_checked(place, stack, sealer)
             found = f"{place}: {book.last.number:,} rows, chain intact, head {book.last.hash}"
             typer.echo(found + _extent(book))
     except GossamerError as error:
@@ -226,15 +225,20 @@ def _extent(book: Book) -> str:
     return f" (sealed: no messages, no state; {witness})" if book.locked else f" ({witness})"
 
 
-def _open(place: Path, stack: ExitStack, sealer: Sealer | None = None, *, old: bool = False) -> Book:
-    """A ledger or an export, checked; one of which the witness knows more only where `old` allows it."""
+def _open(place: Path, stack: ExitStack) -> Book:
+    """A ledger, as it is, or an export, which is checked as it is opened."""
     path = place / "ledger.db" if place.is_dir() else place
     if _read(path, len(_SQLITE)) != _SQLITE:
         return Export(path)
-    with Ledger.open(path, read_only=True) as named:
-        witness = None if old else _witness(named)
-    book = stack.enter_context(Ledger.open(path, sealer=sealer, witness=witness, read_only=True))
-    book.verify()
+    return stack.enter_context(Ledger.open(path, read_only=True))
+
+
+def _open_checked(place: Path, stack: ExitStack, sealer: Sealer | None = None) -> Book:
+    """A ledger or an export, checked; a ledger also against its witness."""
+    book = _open(place, stack)
+    if isinstance(book, Ledger):
+        book = stack.enter_context(Ledger.open(book.path, sealer=sealer, witness=_witness(book), read_only=True))
+        book.verify()
     return book
 
 

@@ -46,6 +46,9 @@ def init(
     deadline: Annotated[float, typer.Option(help="Seconds to wait for the messages of a step.")] = 10.0,
     period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 0.0,
     samples: Annotated[int, typer.Option(help="With [data] in the file: samples to write for each node.")] = 1000,
+    source: Annotated[
+        str | None, typer.Option(help="What the ledgers call the data; the same for all runs over the same data.")
+    ] = None,
     no_guarantee: Annotated[bool, typer.Option(help="Allow an algorithm without any privacy.")] = False,
 ) -> None:
     """Make a directory for every node: settings, certificate, noise key and ledger."""
@@ -58,18 +61,20 @@ def init(
     hosts = host or ["127.0.0.1"]
     if len(hosts) not in (1, nodes):
         raise ConfigurationError("--host", hosts, f"one address, or one for each of {nodes} nodes")
+    ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
     made = init_network(
         directory,
-        prepared(found.algorithm, allow_no_guarantee=no_guarantee),
-        found.tables,
+        ready,
+        tables=found.tables,
         hosts=hosts if len(hosts) == nodes else hosts * nodes,
         port=port,
         http_port=http_port or None,
         pace=Pace(deadline=deadline, period=period),
+        source=source,
         no_guarantee=no_guarantee,
     )
     console = Console()
-    say(console, prepared(found.algorithm, allow_no_guarantee=no_guarantee).describe())
+    say(console, ready.describe())
     for learner, node in enumerate(made):
         if found.stream is not None:
             _write_samples(node.path / "samples.jsonl", found.stream, learner, samples)

@@ -12,9 +12,10 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.frames import Format, Leaf
 from gossamer.privacy import FastNoise, NoiseSource, SecureNoise
 from gossamer.privacy.keystream import subkey
-from gossamer.topology import Topology
+from gossamer.topology import AcceleratedGossip, Topology, accelerated_theta
 
 _LATEST = 2**62
+_ROUNDINGS = 2**25
 
 
 def prepared(algorithm: Algorithm, *, allow_no_guarantee: bool = False) -> Algorithm:
@@ -28,12 +29,23 @@ def prepared(algorithm: Algorithm, *, allow_no_guarantee: bool = False) -> Algor
     """
     if any(spec.used_in == "decide" for spec in algorithm.learner.noise.values()):
         raise ConfigurationError("algorithm", algorithm.name, "one whose decisions draw no noise of their own")
+    if algorithm.missing == "nothing":
+        _require_few_roundings(algorithm)
     if algorithm.guarantee.basis != "none":
         return algorithm.secured()
     if not allow_no_guarantee:
         hint = "to send raw gradients on purpose, say so: allow_no_guarantee, or --no-guarantee"
         raise PrivacyError.of("guarantee", "none", "one that noise can keep", hint)
     return algorithm
+
+
+def _require_few_roundings(algorithm: Algorithm) -> None:
+    """Refuse gossip so long that its roundings in float64, before the noise, are not covered: docs/network.md."""
+    assert isinstance(algorithm.topology, Topology)
+    mixing = algorithm.mixing
+    theta = accelerated_theta(algorithm.topology) if isinstance(mixing, AcceleratedGossip) else 0.0
+    if mixing.steps * (algorithm.learners + 3) / (1 - theta) >= _ROUNDINGS:
+        raise PrivacyError.of("block", mixing.steps, "fewer gossip steps with noise after gossip on a network")
 
 
 def config_digest(algorithm: Algorithm) -> str:

@@ -29,8 +29,8 @@ from gossamer.streams.base import Array, fault
 State = Literal["starting", "running", "finished", "exhausted", "stopped"]
 """Of a node; "exhausted" means that its budget or horizon is used up: it releases nothing more and still serves."""
 
-DROPS = (*REASONS, "late", "early", "duplicate", "other_payload", "stranger")
-"""Why a frame can be dropped."""
+DROPS = (*REASONS, "late", "early", "duplicate", "other_payload", "stranger", "queue")
+"""Why a frame can be dropped; "queue": more came than the node could look at."""
 
 _LONGEST_TEXT = 500
 
@@ -120,7 +120,8 @@ class Board:
 
     def __init__(self, problem: Problem, guarantee: Guarantee, learner: int, *, logs: TextIO | None = None) -> None:
         self.guarantee, self.learner = guarantee, check_count("learner", learner, least=0)
-        self._problem, self._logs, self._lock = problem, logs, threading.Lock()
+        self._problem, self._logs = problem, logs
+        self._lock, self._log_lock = threading.Lock(), threading.Lock()  # a slow log holds up no counter
         self._counts: dict[str, float] = {name: 0 for name, metric in ALLOWED.items() if metric.kind == "counter"}
         self._drops: dict[str, float] = dict.fromkeys(DROPS, 0)
         self._gauges: dict[str, float] = {}
@@ -234,7 +235,7 @@ class Board:
         plain = {name: _plain(value) for name, value in fields.items()}
         line = json.dumps(head | plain, allow_nan=False) + "\n"
         stream = self._logs if self._logs is not None else sys.stderr
-        with self._lock:  # lines of several threads do not mix
+        with self._log_lock:  # lines of several threads do not mix
             stream.write(line)
             stream.flush()
 

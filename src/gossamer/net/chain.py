@@ -203,15 +203,20 @@ def _shrunk(before: Sequence[Spent], after: Sequence[Spent]) -> str:
             return f"{name} is missing"
         if now[one.mechanism].position < one.position:
             return f"{name} went back from position {one.position} to {now[one.mechanism].position}"
-        if any(new < old * (1 - _SLACK) for old, new in zip(_parts(one), _parts(now[one.mechanism]), strict=True)):
+        if _smaller(one.loss, now[one.mechanism].loss):
             return f"{name} got smaller"
     return ""
 
 
-def _parts(spent: Spent) -> tuple[float, ...]:
-    """A loss in numbers, of which none may shrink."""
-    mixed = spent.loss.as_mixed()
-    return math.fsum(mixed.pure), math.fsum(mixed.bounded_range), mixed.mu, mixed.rho, mixed.value, mixed.delta
+def _smaller(old: Loss, new: Loss) -> bool:
+    """Whether any number of a loss shrank."""
+    if type(old) is not type(new):
+        old, new = old.as_mixed(), new.as_mixed()
+    return any(after < before * (1 - _SLACK) for before, after in zip(_numbers(old), _numbers(new), strict=True))
+
+
+def _numbers(loss: Loss) -> list[float]:
+    return [math.fsum(value) if isinstance(value, tuple) else value for value in vars(loss).values()]
 
 
 def identity_of(row: Row) -> Identity:

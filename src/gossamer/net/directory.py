@@ -14,7 +14,7 @@ import os
 import secrets
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from gossamer.net.certificates import Authority, common_name
 from gossamer.net.ledger import Identity, Ledger
 from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.node import Empty, Pace
+from gossamer.net.packing import require_net
 from gossamer.net.zenoh_link import Files, Link
 from gossamer.privacy import SecureNoise
 from gossamer.topology import Topology
@@ -33,25 +34,43 @@ _SETTINGS = """\
 # Node {learner} of network {network}. What all nodes must agree on is in algorithm.json.
 network = "{network}"
 learner = {learner}
-listen = "{listen}"             # where neighbours reach it
-http = "{http}"               # its own page: /healthz /metrics /guarantee /decision /predict; "" for none
-data = "{data}"           # samples: a .jsonl or .csv file, which may grow, or "-" for standard input
-label = "y"                        # the label's column in a CSV file
-source = "{source}"     # the ledger adds up what these data cost under this name; it cannot be changed
-empty = "silent"                   # without a sample: "silent" speaks with a zero gradient, "wait" waits (which shows)
-no_guarantee = {no_guarantee}              # true: an algorithm without any privacy may run
-sealed = false                     # true: the state is encrypted at rest; start with --state-key FILE
-earlier = []                       # ledgers of earlier runs over the same data, which `budget` adds up
 
-[pace]                             # seconds
-deadline = {deadline}                    # for the messages of one step
-period = {period}                       # between two exchanges, at least
-patience = {patience}                    # for all neighbours to be there at the beginning
+# Where neighbours reach it, and its own page (/healthz /metrics /guarantee /decision /predict; "" for none).
+listen = "{listen}"
+http = "{http}"
 
-# [budget]                         # what the data may cost in all; by default what the algorithm is made for
+# Samples: a .jsonl or .csv file, which may grow, or "-" for standard input; and the label's name in it.
+data = "samples.jsonl"
+label = "y"
+
+# The ledger adds up what these data cost under this name. It cannot be changed.
+source = "{source}"
+
+# Where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when samples come.
+empty = "silent"
+
+# true: an algorithm without any privacy may run.
+no_guarantee = {no_guarantee}
+
+# true: the state is encrypted at rest; start the node with --state-key FILE.
+sealed = false
+
+# Directories of earlier runs over the same data: what they cost counts towards [budget].
+earlier = []
+
+# In seconds: for the messages of one step; between two exchanges, at least; for all neighbours at the beginning.
+[pace]
+deadline = {deadline}
+period = {period}
+patience = {patience}
+
+# What the data may cost in all; by default what the algorithm is made for.
+# [budget]
 # epsilon = 1.0
+# delta = 1e-6
 
-[peers]                            # neighbours, and where they are
+# Neighbours, and where they are.
+[peers]
 {peers}
 """
 
@@ -140,12 +159,13 @@ class NodeDirectory:
 def init_network(
     directory: Path,
     algorithm: Algorithm,
-    tables: Mapping[str, Any],
     *,
     hosts: Sequence[str],
-    port: int,
-    http_port: int | None,
-    pace: Pace,
+    port: int = 7400,
+    http_port: int | None = None,
+    pace: Pace | None = None,
+    tables: Mapping[str, Any] | None = None,
+    source: str | None = None,
     no_guarantee: bool = False,
 ) -> list[NodeDirectory]:
     """Make a directory for every node, with fresh keys and certificates.
@@ -153,13 +173,15 @@ def init_network(
     Args:
         directory: must not exist, or be empty.
         algorithm: as `prepared` made it.
-        tables: from which the nodes make it again.
         hosts: of every node, by number.
         port: where node 0 listens; node i listens at port + i.
         http_port: of the page of node 0, likewise; None: no pages.
         pace: what the settings say about waiting.
+        tables: from which `gossamer node` makes the algorithm again; a Python program gives it to `launch`.
+        source: what the data are called in the ledgers, followed by the node's name; by default as the directory.
         no_guarantee: whether nodes may run an algorithm without any privacy.
     """
+    require_net()
     assert isinstance(algorithm.topology, Topology)
     if directory.exists() and any(directory.iterdir()):
         raise ConfigurationError("DIR", str(directory), "a directory that does not exist yet, or is empty")
@@ -175,27 +197,24 @@ def init_network(
         hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
         certificate, private = authority.certify(common_name(network, learner), [host])
         key = SecureNoise.new_key()
-        source = f"{directory.name}/node-{learner}"
+        data = f"{source or directory.resolve().name}/node-{learner}"
         _write(node.path / "ca.pem", authority.certificate)
         _write(node.path / "cert.pem", certificate)
         _write(node.path / "cert.key", private, secret=True)
         _write(node.path / "noise.key", key, secret=True)
-        _write(node.path / "algorithm.json", json.dumps(tables, indent=2).encode())
+        _write(node.path / "algorithm.json", json.dumps(tables or {}, indent=2).encode())
         text = _SETTINGS.format(
             learner=learner,
             network=network,
             listen=addresses[learner],
             http="" if http_port is None else f"127.0.0.1:{http_port + learner}",
-            data="samples.jsonl",
-            source=source,
+            source=data,
             no_guarantee=str(no_guarantee).lower(),
-            deadline=pace.deadline,
-            period=pace.period,
-            patience=pace.patience,
+            **asdict(pace or Pace()),
             peers="\n".join(f'{one} = "{addresses[one]}"' for one in sorted(hears | heard_by)),
         )
         _write(node.path / "node.toml", text.encode())
-        Ledger.create(node.ledger, Identity(network, learner, config_digest(algorithm), source, key_fingerprint(key)))
+        Ledger.create(node.ledger, Identity(network, learner, config_digest(algorithm), data, key_fingerprint(key)))
         made.append(node)
     return made
 

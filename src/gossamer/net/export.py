@@ -71,11 +71,13 @@ class Export:
         """The run's id; None before it began."""
         return self.last.run or None
 
-    def rows(self) -> Iterator[Row]:
-        """All rows, in the order of the file."""
+    def rows(self, first: int = 1) -> Iterator[Row]:
+        """All rows, in the order of the file, from the one at place `first` on."""
         with self.path.open(encoding="utf-8", errors="replace") as file:
             next(file, "")
             for number, line in enumerate(file, 1):
+                if number < first:
+                    continue
                 try:
                     yield Row.from_json(line)
                 except (ValueError, KeyError, TypeError, AttributeError, GossamerError) as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -13,9 +14,10 @@ from gossamer.net.board import Board
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledger import Ledger
 from gossamer.net.node import Node, Pace
+from gossamer.net.packing import require_net
 from gossamer.net.sealing import Sealer
 from gossamer.net.serve import Endpoint
-from gossamer.net.sources import FollowedFile, Source, StandardInput
+from gossamer.net.sources import FollowedFile, Source, StandardInput, from_iterable
 from gossamer.net.witness import Mark, Witness, default_witness
 from gossamer.net.zenoh_link import ZenohTransport
 from gossamer.privacy import Budget, Loss
@@ -44,7 +46,7 @@ def launch(
     settings: Settings,
     algorithm: Algorithm,
     *,
-    data: str | None = None,
+    data: str | Iterable[tuple[Any, Any] | None] | None = None,
     exchanges: int | None = None,
     state_key: Path | None = None,
     adopt: bool = False,
@@ -55,14 +57,16 @@ def launch(
         directory: of the node.
         settings: what its node.toml says.
         algorithm: what its algorithm.json says.
-        data: samples, instead of those in the settings.
+        data: samples, instead of those that the settings name: a file, "-" for standard input, or an iterable of pairs
+            (x, y), with None where there is nothing now.
         exchanges: after how many to end, instead of what the settings say.
         state_key: a file with the 32 bytes that the state is encrypted with.
         adopt: accept a directory that this machine has never seen: one that was moved here.
     """
+    require_net()
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
     key = directory.key()
-    source = _source(directory.path, data or settings.data, settings.label, ready.problem)
+    source = _source(directory.path, settings.data if data is None else data, settings.label, ready.problem)
     earlier = _earlier(directory.path, settings)
     link = directory.link(settings)
     ledger = _ledger(directory, settings, state_key, adopt)
@@ -84,9 +88,11 @@ def launch(
     return Running(node, _endpoint(board, settings.http) if settings.http else None)
 
 
-def _source(directory: Path, data: str, label: str, problem: Problem) -> Source:
-    """A file beside the settings, or standard input; what cannot be used is told to the owner alone."""
+def _source(directory: Path, data: str | Iterable[Any], label: str, problem: Problem) -> Source:
+    """A file beside the settings, standard input or an iterable; what cannot be used is told to the owner alone."""
     faults = _Faults(directory / "rejected.log")
+    if not isinstance(data, str):
+        return from_iterable(data, problem, faults=faults)
     if data == "-":
         return StandardInput(problem, label=label, faults=faults)
     return FollowedFile(directory / data, problem, label=label, faults=faults)

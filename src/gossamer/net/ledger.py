@@ -39,12 +39,14 @@ from gossamer.net.sealing import Sealer
 from gossamer.net.witness import Mark, Witness, old_copy, sync_directory
 from gossamer.privacy import Guarantee
 
-__all__ = ["ALL", "Chain", "Identity", "Ledger", "LedgerError", "Row", "Spent"]
+__all__ = ["ALL", "Identity", "Ledger", "LedgerError", "Row", "Spent"]
 
 ALL = -1
 """The receiver that stands for all."""
 
 Sends = Literal["release", "gossip"]
+
+_STATE = -2  # what stands for a receiver in the digest of a state
 
 
 class Ledger:
@@ -271,16 +273,15 @@ class Ledger:
             why = "it is open for reading only" if self._read_only else "a write failed or the ledger was closed"
             raise PrivacyError(f"{self.path}: nothing can be committed: {why}. Open it again; nothing may be sent.")
         number, now = self.last.number + 1, int(time.time())
-        row = Row(
-            number, now, kind, exchange, step, run or self.last.run, spent, 0, "", "", note, self.last.hash, ""
-        )  # fmt: skip
+        run, previous = run or self.last.run, self.last.hash
+        row = Row(number, now, kind, exchange, step, run, spent, 0, "", "", note, previous, "")
         fault = misplaced(self.last, row)
         if fault:
             raise PrivacyError(f"{self.path}: a {kind} is refused: {fault}. Nothing was written, nothing may be sent.")
         return row._replace(
             bytes=sum(len(data) for _, data in messages or ()),
             message="" if messages is None else self._digest(number, messages),
-            state="" if state is None else self._digest(number, [(0, state)]),
+            state="" if state is None else self._digest(number, [(_STATE, state)]),
         ).chained()
 
     @contextmanager
@@ -323,25 +324,24 @@ class Ledger:
         with self._turn, database_errors(self.path):
             found = self._database.execute("SELECT data FROM state").fetchone()
             state = self._unsealed(found[0], _about(self.last.run, self.last.number)) if found else None
-            if self.last.state != ("" if state is None else self._digest(self.last.number, [(0, state)])):
+            if self.last.state != ("" if state is None else self._digest(self.last.number, [(_STATE, state)])):
                 raise LedgerError(f"row {self.last.number}: the stored state is not the one of the last row.")
             return state
 
-    def rows(self) -> Iterator[Row]:
-        """All rows as stored, in the order of their numbers."""
-        number = -(2**63)
+    def rows(self, first: int = -(2**63)) -> Iterator[Row]:
+        """All rows as stored, in the order of their numbers, from the number `first` on."""
         while True:
             with self._turn, database_errors(self.path):
-                some = select(self._database, "WHERE number > ? ORDER BY number LIMIT 500", (number,))
+                some = select(self._database, "WHERE number >= ? ORDER BY number LIMIT 500", (first,))
             if not some:
                 return
             yield from some
-            number = some[-1].number
+            first = some[-1].number + 1
 
     def verify(self) -> None:
-        """Check everything: the chain, the witness, the kept messages and the state; the first fault is raised.
+        """Check the chain, the kept messages and the state; the first fault is raised.
 
-        Of a sealed ledger without its key only the chain is checked.
+        Of a sealed ledger without its key only the chain is checked. The witness was asked when the ledger was opened.
         """
         chain = Chain()
         with self._turn, database_errors(self.path):
@@ -394,9 +394,9 @@ class Ledger:
         if known is None:
             if self.last.exchange >= 0 and not self._read_only:
                 raise LedgerError(
-                    f"{self._witness.path}: there is no witness for a ledger that has sent {last.number - 2} messages: "
-                    f"it may be an old copy, and going on would use the same noise twice. If you moved the directory "
-                    f"here and nothing ran on it since, adopt it: gossamer node DIR --adopt."
+                    f"{self._witness.path}: there is no witness for a ledger that has sent messages (it ends with row "
+                    f"{last.number}): it may be an old copy, and going on would use the same noise twice. If you moved "
+                    f"the directory here and nothing ran on it since, adopt it: gossamer node DIR --adopt."
                 )
             if self.run and not self._read_only:
                 self._witness.record(last)  # the crash came between the start row and the witness

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from gossamer.topology import Topology
-from gossamer.topology.mixing import to_float32
 
 _AHEAD = 64
 """Exchanges of a changing topology that are looked up at once."""
@@ -32,7 +31,7 @@ class Neighbourhood(NamedTuple):
 
 
 class Neighbourhoods:
-    """The neighbourhoods of one learner, exchange by exchange; weights are those that the simulator uses.
+    """The neighbourhoods of one learner, exchange by exchange, with the weights in float64.
 
     >>> from gossamer import topology
     >>> Neighbourhoods(topology.directed_ring(3), learner=0).at(7)
@@ -62,11 +61,9 @@ class Neighbourhoods:
         return frozenset(np.unique(hears).tolist()) - own, frozenset(np.unique(heard_by).tolist()) - own
 
     def _look_up(self, exchanges: np.ndarray) -> dict[int, Neighbourhood]:
-        speakers, given = self._topology.neighbours(exchanges)
-        weights = given.copy()
-        rounded = to_float32(weights, own=weights[..., 0]).astype(np.float64)
+        speakers, weights = self._topology.neighbours(exchanges)
         return {
-            int(exchange): _around(self._learner, speakers[row], rounded[row]) for row, exchange in enumerate(exchanges)
+            int(exchange): _around(self._learner, speakers[row], weights[row]) for row, exchange in enumerate(exchanges)
         }
 
 

@@ -133,7 +133,10 @@ class Node:
         self._committed = Position(-1, 0)
         self._gossip: Gossip | None = None
         self._state: State = None
-        self._next_begins = 0.0
+        self._next_begins, self._shown = 0.0, -math.inf
+        board.set("started_time", time.time())
+        if algorithm.guarantee.horizon is not None:
+            board.set("horizon", algorithm.guarantee.horizon)
 
     def stop(self) -> None:
         """End after the step in hand; from any thread, or from a signal's handler."""
@@ -192,6 +195,7 @@ class Node:
             self._finish(self._committed)
             self.board.count("exchanges")
             self.board.count("exchange_seconds", time.monotonic() - begun)
+            self._show_neighbours()
         if self.ledger.last.kind != "end":
             self.ledger.finish(self._packed(heard=True))
 
@@ -297,6 +301,13 @@ class Node:
     def _spent(self, exchanges: int) -> tuple[Spent, ...]:
         return tuple(Spent(name, *facts) for name, facts in self.algorithm.spent(exchanges, self.learner).items())
 
+    def _show_neighbours(self) -> None:
+        """How many can be reached; asked for once a second at most."""
+        now = time.monotonic()
+        if now - self._shown >= 1.0:
+            self._shown = now
+            self.board.set("neighbours_connected", len(self.transport.connected))
+
     def _show_spent(self, spent: Sequence[Spent]) -> None:
         self.board.set("released", self.ledger.last.number)
         if not spent:
@@ -374,9 +385,10 @@ class Node:
             return self._answer(frame)
         if frame.kind == "seen":
             return self._check_seen(frame)
-        self.board.count("messages_received")
         reason = self._inbox.add(frame, data)
-        return self._drop(sender, reason) if reason else None
+        if reason:
+            return self._drop(sender, reason)
+        return self.board.count("messages_received") if frame.kind == "message" else None
 
     def _drop(self, sender: int, reason: str) -> None:
         self.board.count("frames_dropped", reason=reason)
@@ -417,7 +429,7 @@ class Node:
             self._ask(waiting, next_position)
             self._look(min(pause, left))
             pause = min(2 * pause, 2.0)
-        self.board.set("neighbours_connected", len(self._greeted))
+        self._show_neighbours()
 
     def _ask(self, senders: Iterable[int], position: Position) -> None:
         for sender in senders:

@@ -79,7 +79,8 @@ class Participant:
         self.algorithm, self.learner, self._noise = algorithm, learner, noise
         self._specs = algorithm.learner.noise
         self._scales = {name: algorithm.scales_of(name)[learner] for name in self._specs}
-        self._grid: dict[str, Any] = {name: np.float32(scale.grid) for name, scale in self._scales.items() if scale.grid}
+        grids = {name: scale.grid for name, scale in self._scales.items() if scale.grid}
+        self._grid: dict[str, Any] = {name: np.float32(grid) for name, grid in grids.items()}
         self._chunk = _Chunk(0, {}, {})
         self._length = 0
         mixing = algorithm.mixing

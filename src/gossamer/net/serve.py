@@ -31,7 +31,7 @@ class Endpoint:
 
     Args:
         board: what to show.
-        host: the address to listen on.
+        host: the address to listen on, in brackets or not.
         port: 0 for a free one.
 
     >>> from urllib.request import urlopen
@@ -47,7 +47,7 @@ class Endpoint:
     def __init__(self, board: Board, host: str = "127.0.0.1", port: int = 0) -> None:
         check_count("port", port, least=0, most=65535)
         try:
-            self._server = _Server(board, host, port)
+            self._server = _Server(board, host.removeprefix("[").removesuffix("]"), port)
         except OSError as refused:
             hint = "another program may use this port: try port=0, which finds a free one"
             raise ConfigurationError("endpoint", f"{host}:{port} ({refused.strerror})", "a free port", hint) from None

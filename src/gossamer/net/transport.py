@@ -18,5 +18,9 @@ class Transport(Protocol):
     def send(self, receiver: int, data: bytes) -> None:
         """Send to one learner, if it can be reached; never wait long."""
 
+    @property
+    def connected(self) -> frozenset[int]:
+        """The learners that can be reached now, as far as it is known."""
+
     def close(self) -> None:
         """End all connections."""

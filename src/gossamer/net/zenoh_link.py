@@ -32,6 +32,7 @@ _BATCHES = 16  # of 64 KB that wait to be sent to one peer, the most Zenoh allow
 _LEASE_MS = 4000  # a peer that is silent for this long is gone: its machine lost power, or the network broke
 _RETRY = {"period_init_ms": 50, "period_max_ms": 200, "period_increase_factor": 2.0}
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
+_RUST_PLACE = re.compile(r" at /\S+\.rs:[0-9]+\.?")  # in Zenoh's messages: of no use to the reader
 _CLOSING = 5.0  # seconds that `close` waits for a `receive` that does not return
 _TAG = 24  # hexadecimal digits of chance in the id of a session
 
@@ -139,7 +140,8 @@ class ZenohTransport:
             self._session = session = zenoh.open(config)
         except zenoh.ZError as error:
             where = f"{self._link.listen} (learner {self._link.learner})"
-            message = f"Cannot listen on {where}: {error}. Check that the address is free and the certificates fit."
+            reason = _RUST_PLACE.sub("", str(error)).rstrip(".")
+            message = f"Cannot listen on {where}: {reason}. Check that the address is free and the certificates fit."
             raise NetworkError(message) from None
         atexit.register(self.close)  # Python aborts where it ends while a thread waits inside Zenoh
         for peer in sorted(self._link.hears):
@@ -184,15 +186,14 @@ class ZenohTransport:
     @property
     def connected(self) -> frozenset[int]:
         """The peers with which there is a connection now, as far as it is known."""
-        if self._session is None:
-            return frozenset()
-        links = self._session.info.links()
+        session = self._session
+        links = session.info.links() if session is not None else []
         return frozenset(peer for link in links if (peer := self._peer(link)) is not None)
 
     def _peer(self, link: Any) -> int | None:
         if self._link.tls is not None:
             return self._names.get(link.auth_identifier or "")
-        peer = int(str(link.zid)[:-_TAG], 16) - 1
+        peer = int(str(link.zid)[:-_TAG] or "0", 16) - 1
         return peer if peer in self._link.peers else None
 
     def _hear(self, session: Any, peer: int, receive: Receive) -> None:
