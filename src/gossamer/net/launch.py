@@ -18,10 +18,16 @@ from gossamer.net.packing import require_net
 from gossamer.net.sealing import Sealer
 from gossamer.net.serve import Endpoint
 from gossamer.net.sources import FollowedFile, Source, StandardInput, from_iterable
-from gossamer.net.witness import Mark, Witness, default_witness
+from gossamer.net.witness import Witness, default_witness
 from gossamer.net.zenoh_link import ZenohTransport
 from gossamer.privacy import Budget, Loss
 from gossamer.problems import Problem
+
+_LEAST_KEPT, _MOST_KEPT, _KEPT_BYTES = (
+    64,
+    1024,
+    2**26,
+)  # messages that can be sent again: rows, and about how many bytes
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,8 @@ def launch(
     source = _source(directory.path, settings.data if data is None else data, settings.label, ready.problem)
     earlier = _earlier(directory.path, settings)
     link = directory.link(settings)
-    ledger = _ledger(directory, settings, state_key, adopt)
+    keep = min(_MOST_KEPT, max(_LEAST_KEPT, _KEPT_BYTES // (8 * ready.problem.dim)))
+    ledger = _ledger(directory, settings, state_key, adopt, keep)
     board = Board(ready.problem, ready.guarantee, settings.learner)
     node = Node(
         ready,
@@ -111,21 +118,28 @@ class _Faults:
             opened.write(fault + "\n")
 
 
-def _ledger(directory: NodeDirectory, settings: Settings, state_key: Path | None, adopt: bool) -> Ledger:
+def _ledger(directory: NodeDirectory, settings: Settings, state_key: Path | None, adopt: bool, keep: int) -> Ledger:
     if settings.sealed != (state_key is not None):
         given = "none" if state_key is None else str(state_key)
         allowed = "a file with 32 bytes, where node.toml says sealed = true, and only there"
         raise ConfigurationError("--state-key", given, allowed)
-    sealer = None if state_key is None else Sealer(state_key.read_bytes())
     with Ledger.open(directory.ledger, read_only=True) as known:
-        witness, last = Witness(default_witness(known.identity.key)), known.last
+        witness, mark = Witness(default_witness(known.identity.key)), known.mark
         if known.identity.source != settings.source or known.identity.network != settings.network:
             hint = "they were settled when the ledger was made; set them back"
             raise PrivacyError.of("node.toml", "another network or source", "those of its ledger", hint)
+        if adopt:
+            known.verify()
     if adopt:
-        witness.adopt(Mark(last.number, last.hash))
+        witness.adopt(mark)
         witness.close()
-    return Ledger.open(directory.ledger, sealer=sealer, witness=witness)
+    return Ledger.open(directory.ledger, sealer=_sealer(state_key), witness=witness, keep=keep)
+
+
+def _sealer(file: Path | None) -> Sealer | None:
+    if file is not None and not file.is_file():
+        raise ConfigurationError("--state-key", str(file), "a file with 32 bytes")
+    return None if file is None else Sealer(file.read_bytes())
 
 
 def _earlier(directory: Path, settings: Settings) -> Sequence[Loss]:

@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -174,8 +173,7 @@ class Node:
         facts = packing.unpack(stored)
         self._committed = Position(*facts["position"])
         self._state = self._me.restored(facts["state"])
-        kind, arrays = facts["gossip"]
-        self._gossip = restored(kind, arrays, self._me.theta)
+        self._gossip = restored(*facts["gossip"], self._sent(self._committed), self._me.theta)
         self.source.resume(facts["mark"])
         self.board.log("resumed", exchange=self._committed.exchange)
         self._greet(self.pace.deadline)
@@ -189,15 +187,13 @@ class Node:
             exchange = self._committed.exchange + 1
             self._publish(exchange)
             if not self._may_release(exchange):
-                break
+                return
             begun = time.monotonic()
             self._release(exchange)
             self._finish(self._committed)
             self.board.count("exchanges")
             self.board.count("exchange_seconds", time.monotonic() - begun)
             self._show_neighbours()
-        if self.ledger.last.kind != "end":
-            self.ledger.finish(self._packed(heard=True))
 
     def _release(self, exchange: int) -> None:
         """Learn and speak; all that leaves the learner is in the ledger first."""
@@ -271,6 +267,14 @@ class Node:
             self.board.log("missing", exchange=position.exchange, step=position.step)
         return {sender: frame.values for sender, frame in arrived.items()}
 
+    def _sent(self, position: Position) -> Values:
+        """The values of the message that the ledger holds of a step; zeros where none was sent to all alike."""
+        data = self.ledger.message(*position, ALL)
+        frame = None if data is None else self._format.decode(data, self.learner)
+        if frame is None or frame.kind != "message":
+            return tuple(np.zeros(leaf.shape) for leaf in self._me.leaves)
+        return frame.values
+
     # What is released, and what it costs.
 
     def _may_release(self, exchange: int) -> bool:
@@ -284,14 +288,19 @@ class Node:
                 raise PrivacyError.of("exchange", exchange, f"those of {horizon:,} steps")
             self.algorithm.require(exchange + 1)
         except (PrivacyError, ConfigurationError):
-            self.board.state = "exhausted"
-            self.board.log("horizon_used_up", exchange=exchange)
+            self._end("horizon_used_up", exchange)
             return False
         if self._budget is not None and not self._within(self._budget, exchange + 1):
-            self.board.state = "exhausted"
-            self.board.log("budget_used_up", exchange=exchange)
+            self._end("budget_used_up", exchange)
             return False
         return True
+
+    def _end(self, why: str, exchange: int) -> None:
+        """Nothing is released any more, and the last decision is kept."""
+        self.board.state = "exhausted"
+        self.board.log(why, exchange=exchange)
+        if exchange and not self.ledger.ended:
+            self.ledger.finish(self._packed(heard=True))
 
     def _within(self, budget: Budget, exchanges: int) -> bool:
         losses = [*self._earlier, *(one.loss for one in self._spent(exchanges))]
@@ -339,7 +348,7 @@ class Node:
                 "position": self._committed,
                 "heard": heard,
                 "mark": self.source.mark,
-                "state": jax.tree.leaves(self._state),
+                "state": self._me.stored(self._state),
                 "gossip": [type(self._gossip).__name__, self._gossip.arrays()],
             }
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from gossamer.core import Algorithm, Learner, Now
 from gossamer.errors import ConfigurationError
 from gossamer.net.frames import Leaf
+from gossamer.net.agreed import block_at
 from gossamer.net.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
+from gossamer.net.needed import needed_leaves
 from gossamer.privacy import NoiseSource
 from gossamer.problems import Block
 from gossamer.topology import AcceleratedGossip, Pair, Topology, accelerated_theta, spoken
@@ -127,10 +129,38 @@ class Participant:
             heard = Pair(heard, self._message(before[0] if before else now))
         return _listen(self.algorithm.learner, state, heard)
 
-    def restored(self, leaves: list[NDArray[Any]]) -> State:
-        """The state whose arrays these are."""
-        tree = jax.tree.structure(jax.eval_shape(self.start))
-        return jax.tree.unflatten(tree, leaves)
+    def stored(self, state: State) -> list[Any]:
+        """The arrays of a state after `release`; None for those that nothing later depends on, such as raw gradients."""
+        leaves = jax.tree.leaves(state)
+        return [leaf if needed else None for leaf, needed in zip(leaves, self._needed, strict=True)]
+
+    def restored(self, stored: list[NDArray[Any] | None]) -> State:
+        """The state of which these are the arrays that matter."""
+        leaves, tree = jax.tree.flatten(jax.eval_shape(self.start))
+        each = [
+            np.zeros(leaf.shape, leaf.dtype) if given is None else given
+            for leaf, given in zip(leaves, stored, strict=True)
+        ]
+        return jax.tree.unflatten(tree, each)
+
+    @cached_property
+    def _needed(self) -> tuple[bool, ...]:
+        learner, problem = self.algorithm.learner, self.algorithm.problem
+
+        def exchange(state: State, others: Any) -> tuple[State, Any]:
+            heard, block, deciding, learning, speaking = others
+            state = learner.listen(state, heard)
+            decision = learner.decide(state, deciding)
+            message, state = learner.speak(learner.learn(state, block, learning), speaking)
+            return state, (decision, message)
+
+        rows = max(1, block_at(self.algorithm.schedule, 1)) * self.algorithm.batch
+        label = jnp.int32 if problem.classifies else jnp.float32
+        block = Block(jnp.zeros((rows, *problem.feature_shape)), jnp.zeros(rows, label))
+        zeros = self._message(tuple(np.zeros(leaf.shape) for leaf in self.leaves))
+        heard = Pair(zeros, zeros) if self._pairs else zeros
+        nows = [self._now(function, 0) for function in ("decide", "learn", "speak")]
+        return needed_leaves(exchange, jax.eval_shape(self.start), (heard, block, *nows))
 
     def _message(self, values: Values) -> Any:
         each = [np.asarray(value, leaf.dtype) for value, leaf in zip(values, self.leaves, strict=True)]
