@@ -102,7 +102,8 @@ def dp_push_sum_dual_averaging(
         public={"step": alpha},
         releases=(release,),
         parameters={"step": str(alpha), "clip": clip, "noise": f"{noise}, {calibration}"},
-        missing="later",
+        # Published, the cost counts on the mass that every learner has where no message is lost.
+        missing="later" if calibration == "tight" else None,
     )
 
 

@@ -33,7 +33,7 @@ from gossamer.algorithms.dual_averaging import (
 from gossamer.algorithms.promises import Calibration, published_horizon, require_one_bound
 from gossamer.algorithms.schedules import Lagged
 from gossamer.checks import check_choice, check_count, check_positive
-from gossamer.core import Algorithm, Rate
+from gossamer.core import Algorithm, Missing, Rate
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Additive, AdditiveLaw, Calibrated, Factorized, Independent, TreeSum
 from gossamer.privacy import Assumption, Budget, Clip, Guarantee, Sensitivity, Unit, no_guarantee
@@ -289,7 +289,7 @@ class Setting:
             releases=releases,
             coordinates=self.owners,
             parameters=parameters,
-            missing="later" if learner.push else "own",
+            missing=_missing(learner),
             batch=self.batch,
         )
 
@@ -316,3 +316,10 @@ def blocks_of(coordinates: Sequence[int] | None, dim: int, learners: int) -> tup
         allowed = f"{dim} numbers from 0 to {learners - 1}: for each coordinate the node that controls it"
         raise ConfigurationError("coordinates", coordinates, allowed)
     return tuple(tuple(np.flatnonzero(owners == node).tolist()) for node in range(learners))
+
+
+def _missing(learner: DualAveraging) -> Missing | None:
+    """Push-sum brings lost messages along later; published, its cost counts on the mass that no lost message leaves."""
+    if not learner.push:
+        return "own"
+    return None if isinstance(learner, PublishedDual) else "later"

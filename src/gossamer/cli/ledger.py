@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,17 +16,16 @@ from rich.console import Console
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
 from gossamer.net.chain import LedgerError, Spent
+from gossamer.net.costs import Cost, added_up, cost_of, own_of
 from gossamer.net.export import Export, export
 from gossamer.net.ledger import Ledger
 from gossamer.net.sealing import Sealer
 from gossamer.net.witness import Witness, default_witness
-from gossamer.privacy import Loss, compose
-from gossamer.privacy.accounting import sampler_share
+from gossamer.privacy import compose
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
 
 Book = Ledger | Export
-T = TypeVar("T")
 
 _SQLITE = b"SQLite format 3\0"
 
@@ -78,7 +77,7 @@ def total_ledgers(
     if delta is not None and not 0 <= delta < 1:
         raise ConfigurationError("--delta", delta, "a number from 0 to below 1")
     with ExitStack() as stack:
-        costs = [_cost(book) for book in _distinct([_open_checked(place, stack) for place in places])]
+        costs = [cost_of(book) for book in _distinct([_open_checked(place, stack) for place in places])]
     show(Console(), totals(costs, delta), words=True)
     units = {cost.unit for cost in costs}
     if len(units) > 1:
@@ -95,28 +94,6 @@ def export_ledger(place: One, out: Annotated[Path, typer.Option(help="The file t
         book.verify()
         export(book, out)
         typer.echo(f"{book.last.number:,} rows in {out}, head {book.last.hash}")
-
-
-class Cost(NamedTuple):
-    """What one run has spent so far.
-
-    Attributes:
-        source: name of the data source.
-        run: its id.
-        learner: whose data it was.
-        loss: of all its mechanisms together; None without a guarantee.
-        delta: where its epsilon is stated.
-        error: how far its noise is from the exact law at most.
-        unit: what is protected.
-    """
-
-    source: str
-    run: str
-    learner: int
-    loss: Loss | None
-    delta: float
-    error: float
-    unit: str
 
 
 def totals(costs: Sequence[Cost], delta: float | None = None) -> Table:
@@ -136,33 +113,8 @@ def totals(costs: Sequence[Cost], delta: float | None = None) -> Table:
 
 
 def _sum(costs: Sequence[Cost], delta: float | None) -> tuple[str, str]:
-    """Epsilon and delta of runs on the same data; the sampler's errors are counted in delta."""
-    losses = [cost.loss for cost in costs if cost.loss is not None]
-    at = min(1.0, math.fsum(cost.delta for cost in costs)) if delta is None else delta
-    if len(losses) < len(costs) or at == 1:
-        return rounded_up(math.inf), "1"
-    epsilon = compose(losses).epsilon(at)
-    share = sampler_share(math.fsum(cost.error for cost in costs), epsilon)
-    return rounded_up(epsilon), rounded_up(min(1.0, at + share))
-
-
-def _cost(book: Book) -> Cost:
-    """What the last row says, in the terms of the guarantee."""
-    identity, promise = book.identity, book.promise
-    run = book.run or "has not begun"
-    if promise is None or book.last.exchange < 0:
-        return Cost(identity.source, run, identity.learner, compose([]), 0.0, 0.0, "")
-    unit = f"{promise.unit} ({promise.per}), observer {promise.observer}"
-    if not promise.losses:
-        return Cost(identity.source, run, identity.learner, None, 1.0, 0.0, unit)
-    spent = [one.loss for one in book.last.spent] or [_own(promise.losses, identity.learner)]
-    loss, delta = compose(spent), _own(promise.deltas, identity.learner)
-    return Cost(identity.source, run, identity.learner, loss, delta, promise.sampler_error, unit)
-
-
-def _own(each: Sequence[T], learner: int) -> T:
-    """This learner's of a guarantee's losses or deltas: there is one for all, or one for each."""
-    return each[learner if len(each) > 1 else 0]
+    epsilon, at = added_up(costs, delta)
+    return rounded_up(epsilon), rounded_up(at)
 
 
 def _distinct(books: Sequence[Book]) -> list[Book]:
@@ -197,7 +149,7 @@ def _last_rows(book: Book, count: int, delta: float | None) -> Table:
 
 def _shown_delta(book: Book) -> float | None:
     """Where epsilon is shown; None without a guarantee."""
-    return _own(book.promise.deltas, book.identity.learner) if book.promise and book.promise.losses else None
+    return own_of(book.promise.deltas, book.identity.learner) if book.promise and book.promise.losses else None
 
 
 def _epsilon(spent: Sequence[Spent], delta: float | None) -> float:

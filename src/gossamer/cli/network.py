@@ -21,11 +21,12 @@ from rich.table import Table
 from gossamer.checks import check_count
 from gossamer.cli.config import load_for_nodes, make_algorithm
 from gossamer.cli.show import say
-from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.streams import Stream
 
 network = typer.Typer(no_args_is_help=True, help="Make a network of nodes, or try one out on this machine.")
 
+_PATIENCE = 20.0  # seconds for a node to end
 _COLUMNS = {
     "exchanges": "exchanges",
     "messages_sent": "sent",
@@ -43,8 +44,8 @@ def init(
     host: Annotated[list[str] | None, typer.Option(help="Address of each node, in order; default 127.0.0.1.")] = None,
     port: Annotated[int, typer.Option(help="Node i listens at this port + i.")] = 7400,
     http_port: Annotated[int, typer.Option(help="Node i has its page at this port + i; 0: none.")] = 8400,
-    deadline: Annotated[float, typer.Option(help="Seconds to wait for the messages of a step.")] = 10.0,
-    period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 0.0,
+    deadline: Annotated[float, typer.Option(help="Seconds to wait for a sign of life from a neighbour.")] = 10.0,
+    period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
     samples: Annotated[int, typer.Option(help="With [data] in the file: samples to write for each node.")] = 1000,
     source: Annotated[
         str | None, typer.Option(help="What the ledgers call the data; the same for all runs over the same data.")
@@ -105,6 +106,7 @@ def run_node(
     adopt: Annotated[
         bool, typer.Option(help="Go on here with a directory that was moved from another machine.")
     ] = False,
+    new_data: Annotated[bool, typer.Option(help="After a restart: nothing on standard input was used before.")] = False,
     linger: Annotated[bool, typer.Option(help="At the end keep serving the last decision, until SIGTERM.")] = True,
 ) -> None:
     """Run one learner, until its guarantee is used up or somebody stops it."""
@@ -121,6 +123,7 @@ def run_node(
         exchanges=exchanges,
         state_key=state_key,
         adopt=adopt,
+        new_data=new_data,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: running.node.stop())
@@ -154,12 +157,21 @@ def run(
     finally:
         for process in started:
             process.send_signal(signal.SIGTERM)
-        codes = [process.wait(30) for process in started]
+        codes = [_ended(process) for process in started]
         for log in logs:
             log.close()
     bad = [path.name for path, code in zip(found, codes, strict=True) if code]
     if bad:
-        raise PrivacyError(f"{', '.join(bad)} ended with an error: see node.log in each directory.")
+        raise NetworkError(f"{', '.join(bad)} ended with an error: see node.log in each directory.")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The status of a process that was asked to end; it is killed where it does not."""
+    try:
+        return process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def _watch(names: list[Path], pages: list[str], started: list[subprocess.Popen[bytes]]) -> None:
@@ -183,15 +195,21 @@ def _table(names: list[Path], shown: list[dict[str, Any]]) -> Table:
 
 
 def _ask(page: str) -> dict[str, Any]:
-    """State and counts of a node, as its page says; a node that does not answer yet is starting."""
+    """State and counts of a node, as its page says; a node that does not answer is starting, or has ended."""
     try:
-        with urllib.request.urlopen(f"http://{page}/healthz", timeout=1.0) as answer:
-            facts: dict[str, Any] = json.load(answer)
-    except urllib.error.HTTPError as error:
-        facts = json.load(error)
+        facts: dict[str, Any] = json.loads(_fetch(f"http://{page}/healthz"))
+        lines = [line for line in _fetch(f"http://{page}/metrics").splitlines() if "reason=" not in line]
     except OSError:
-        return {"state": "starting"}
-    with urllib.request.urlopen(f"http://{page}/metrics", timeout=1.0) as answer:
-        lines = [line for line in answer.read().decode().splitlines() if "reason=" not in line and line[0] != "#"]
+        return {"state": "no answer"}
     found = {line.partition("{")[0].removeprefix("gossamer_").removesuffix("_total"): line for line in lines}
-    return {name: float(line.rpartition(" ")[2]) for name, line in found.items()} | facts
+    numbers = {name: line.rpartition(" ")[2] for name, line in found.items() if not name.startswith("#")}
+    return {name: float(number) for name, number in numbers.items()} | facts
+
+
+def _fetch(address: str) -> str:
+    try:
+        with urllib.request.urlopen(address, timeout=1.0) as answer:
+            text: bytes = answer.read()
+    except urllib.error.HTTPError as error:  # a node that is starting says so with status 503
+        text = error.read()
+    return text.decode()

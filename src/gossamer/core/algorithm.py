@@ -97,7 +97,8 @@ class Algorithm:
         parameters: what a reader of a report wants to know.
         regret_bound: what `theoretical_bound` returns; None where nothing is proven.
         capacity: exchanges after which a learner's memory is full; None: it never is.
-        missing: what a lost message does, such that the guarantee stays: see `Missing`.
+        missing: what a lost message does, such that the guarantee stays: see `Missing`. None: the guarantee counts on
+            every message, and a real network is refused.
         batch: samples a step; more than one only where all learners see the same batches.
     """
 
@@ -115,7 +116,7 @@ class Algorithm:
     parameters: Mapping[str, object] = field(default_factory=dict)
     regret_bound: float | None = None
     capacity: int | None = None
-    missing: Missing = "own"
+    missing: Missing | None = "own"
     batch: int = 1
 
     def __post_init__(self) -> None:

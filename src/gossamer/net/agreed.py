@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import re
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gossamer.core import Algorithm, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.frames import Format, Leaf
+from gossamer.net.transport import LONGEST_MESSAGE
 from gossamer.privacy import FastNoise, NoiseSource, SecureNoise
 from gossamer.privacy.keystream import subkey
+from gossamer.problems import Block
 from gossamer.topology import AcceleratedGossip, Topology, accelerated_theta
 
 _LATEST = 2**62
@@ -29,6 +33,9 @@ def prepared(algorithm: Algorithm, *, allow_no_guarantee: bool = False) -> Algor
     """
     if any(spec.used_in == "decide" for spec in algorithm.learner.noise.values()):
         raise ConfigurationError("algorithm", algorithm.name, "one whose decisions draw no noise of their own")
+    if algorithm.missing is None:
+        hint = "use calibration='tight'"
+        raise PrivacyError.of("algorithm", algorithm.name, "one whose guarantee holds where messages are lost", hint)
     if algorithm.missing == "nothing":
         _require_few_roundings(algorithm)
     if algorithm.guarantee.basis != "none":
@@ -56,15 +63,22 @@ def config_digest(algorithm: Algorithm) -> str:
     >>> config_digest(one) == config_digest(one), config_digest(one) == config_digest(two)
     (True, False)
     """
-    network = algorithm.topology
+    problem, network = algorithm.problem, algorithm.topology
     parts = [repr(part) for part in (algorithm.name, algorithm.learner, algorithm.mixing, algorithm.schedule)]
     parts += [f"{name} {schedule!r}" for name, schedule in sorted(algorithm.public.items())]
-    parts += [repr(algorithm.releases), algorithm.missing, algorithm.guarantee.to_json()]
+    parts += [repr(algorithm.releases), repr(algorithm.missing), repr(algorithm.batch), algorithm.guarantee.to_json()]
+    parts += [repr(problem.initial_decision().tolist())]
     if isinstance(network, Topology):
         lists = network.neighbours(np.arange(1 if network.fixed else 64))
-        parts += [network.name, np.asarray(lists.speakers).tobytes().hex(), np.asarray(lists.weights).tobytes().hex()]
-    plain = re.sub(r" at 0x[0-9a-f]+", "", "\n".join(parts))  # where a function lies in memory says nothing
-    return hashlib.sha256(plain.encode()).hexdigest()
+        parts += [network.name, repr(lists.speakers.tolist()), repr(lists.weights.tolist())]
+    text = "\n".join(parts)
+    if " at 0x" in text:  # a function of the user's: its place in memory says nothing, its operations do
+        block = Block(jnp.zeros((1, *problem.feature_shape)), jnp.zeros(1, jnp.int32))
+        text += str(jax.make_jaxpr(problem.losses)(jnp.zeros(problem.dim), block))
+    plain = re.sub(r" at 0x[0-9a-f]+", "", text)
+    # Nine digits: machines differ in the last ones.
+    rounded = re.sub(r"\d+\.\d+(?:e-?\d+)?|\d+e-?\d+", lambda number: f"{float(number[0]):.9g}", plain)
+    return hashlib.sha256(rounded.encode()).hexdigest()
 
 
 def key_fingerprint(key: bytes) -> str:
@@ -99,7 +113,7 @@ def frame_format(algorithm: Algorithm, network: str, leaves: tuple[Leaf, ...]) -
     rounding is far below what the noise after gossip covers.
     """
     wide = tuple(Leaf("<f8", leaf.shape) for leaf in leaves)
-    return Format(
+    made = Format(
         network=bytes.fromhex(network),
         config=bytes.fromhex(config_digest(algorithm)),
         learners=algorithm.learners,
@@ -107,6 +121,10 @@ def frame_format(algorithm: Algorithm, network: str, leaves: tuple[Leaf, ...]) -
         first=wide if algorithm.missing == "later" else leaves,
         later=wide,
     )
+    if made.limit > LONGEST_MESSAGE:
+        allowed = f"messages of at most {LONGEST_MESSAGE:,} bytes"
+        raise ConfigurationError("problem", f"messages of {made.limit:,} bytes", allowed, "take a smaller model")
+    return made
 
 
 def block_at(schedule: Schedule, exchange: int) -> int:

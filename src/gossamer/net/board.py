@@ -83,7 +83,8 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
     {
         "started": _event("info", "run", "exchange", "horizon", "state"),
         "resumed": _event("info", "run", "exchange", "step", "released"),
-        "exchange": _event("info", "exchange", "seconds", "received", "missing", "epsilon_spent", "delta_spent"),
+        "waiting": _event("warning", "answers", "needed"),
+        "diverged": _event("error", "exchange"),
         "frame_dropped": _event("warning", "reason", "sender", "exchange", "step"),
         "missing": _event("warning", "sender", "exchange", "step"),
         "given_up": _event("warning", "exchange", "step"),
@@ -128,6 +129,8 @@ class Board:
         self._state: State = "starting"
         self._published: tuple[int, Array] | None = None
         self._predict = jax.jit(problem.predict)
+        # A guarantee against a wiretap is about messages: what is played is raw.
+        self.shows_decisions = guarantee.observer != "wiretap"
 
     @property
     def state(self) -> State:
@@ -167,6 +170,8 @@ class Board:
         found = fault(shown)
         if found is not None:
             raise DataError(f"the decision of exchange {exchange} is {found[0]} at {found[1]}: learning diverged")
+        if not self.shows_decisions:
+            return
         shown.setflags(write=False)
         self._published = (int(exchange), shown)  # one assignment: readers see the old pair or the new one
 
@@ -210,6 +215,8 @@ class Board:
     def predict(self, features: Any) -> dict[str, Any]:
         """The prediction of the published decision for the features of one sample, or for a list of them."""
         published = self._published
+        if not self.shows_decisions:
+            raise NetworkError("decisions of this algorithm are functions of raw data, and are never shown")
         if published is None:
             raise NetworkError("there is no decision yet: ask again when the node runs")
         shape = self._problem.feature_shape

@@ -58,7 +58,11 @@ sealed = false
 # Directories of earlier runs over the same data: what they cost counts towards [budget].
 earlier = []
 
-# In seconds: for the messages of one step; between two exchanges, at least; for all neighbours at the beginning.
+# Where the witness against old copies of this directory lies: outside of it, and not restored together with it.
+# "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
+witness = ""
+
+# In seconds: for a sign of life from a neighbour; between two exchanges, at least; for all neighbours at the beginning.
 [pace]
 deadline = {deadline}
 period = {period}
@@ -94,6 +98,7 @@ class Settings:
     earlier: Sequence[str] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
     budget: Mapping[str, float] | None = None
+    witness: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,12 @@
 The same as `topology.mixing` does for all learners at once, in float64 and with messages that may be missing:
 
 - `Averaging`     H_i <- sum_j P_ij H_j; a missing H_j counts as H_i.
-- `Accelerated`   H_i <- (1 + theta) sum_j P_ij H_j - theta H_i(before), eq. (5) of paper 000; likewise.
+- `Accelerated`   H_i <- (1 + theta) sum_j P_ij H_j - theta H_i(before), eq. (5) of paper 000. A step in which a message
+                  is missing is a plain one: acceleration with other weights than its own may diverge.
 - `Cumulative`    push-sum. To every neighbour goes the sum of all that it was ever sent, so that the next message to
                   arrive brings along what was lost, and one that arrives twice brings nothing: no mass is lost.
+                  A learner gives nothing to those who are gone, nor after a step in which it heard nobody: its mass
+                  would run dry.
 
 Where noise is added after gossip a missing message ends the gossip of that exchange (`GivenUp`): nothing is heard.
 """
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,8 +37,15 @@ class Gossip(ABC):
     """The gossip of one learner in one exchange. Methods change nothing: each step makes a new value."""
 
     @abstractmethod
-    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
-        """What is sent in the next step, by receiver (or to `ALL`), and the gossip with that written down."""
+    def outgoing(
+        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
+    ) -> tuple[Mapping[int, Values], Gossip]:
+        """What is sent in the next step, by receiver (or to `ALL`), and the gossip with that written down.
+
+        Args:
+            around: the network.
+            gone: receivers that are known not to listen.
+        """
 
     @abstractmethod
     def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
@@ -61,7 +71,9 @@ class Averaging(Gossip):
 
     now: Values
 
-    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(
+        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
+    ) -> tuple[Mapping[int, Values], Gossip]:
         """The same to all."""
         return {ALL: self.now}, self
 
@@ -82,13 +94,17 @@ class Accelerated(Gossip):
     before: Values
     theta: float
 
-    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(
+        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
+    ) -> tuple[Mapping[int, Values], Gossip]:
         """The same to all."""
         return {ALL: self.now}, self
 
     def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
         """Eq. (5)."""
         mean = _weighted(self.now, around, arrived)
+        if set(around.hears) - set(arrived):
+            return Accelerated(mean, self.now, self.theta)
         after = tuple(new + self.theta * (new - old) for new, old in zip(mean, self.before, strict=True))
         return Accelerated(after, self.now, self.theta)
 
@@ -109,30 +125,41 @@ class Cumulative(Gossip):
         now: what the learner holds.
         sent: to each neighbour, all that it was ever sent.
         got: from each neighbour, all that ever arrived.
+        alone: whether nobody was heard at the last step.
+        kept: the share that it kept for itself when it last sent.
 
     >>> around = Neighbourhood(own=0.5, hears={1: 0.5}, heard_by={1: 0.5})
-    >>> lost = Cumulative((np.array([4.0]),), {}, {1: (np.array([2.0]),)}).mixed(around, {})
-    >>> lost.heard(), lost.mixed(around, {1: (np.array([5.0]),)}).heard()
-    (((array([2.]),),), ((array([4.]),),))
+    >>> sums, gossip = Cumulative((np.array([4.0]),)).outgoing(around)
+    >>> lost = gossip.mixed(around, {})
+    >>> sums, lost.heard(), lost.outgoing(around)[1].mixed(around, {1: (np.array([3.0]),)}).heard()
+    ({1: (array([2.]),)}, ((array([2.]),),), ((array([5.]),),))
     """
 
     now: Values
     sent: Mapping[int, Values] = field(default_factory=dict)
     got: Mapping[int, Values] = field(default_factory=dict)
+    alone: bool = False
+    kept: float = 1.0
 
-    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(
+        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
+    ) -> tuple[Mapping[int, Values], Gossip]:
         """To everybody who hears it, its share on top of all that it was sent before."""
-        shares = {receiver: _times(weight, self.now) for receiver, weight in around.heard_by.items()}
-        sums = {receiver: _added(self.sent.get(receiver), share) for receiver, share in shares.items()}
-        return sums, Cumulative(self.now, {**self.sent, **sums}, self.got)
+        given = {who: weight for who, weight in around.heard_by.items() if who not in gone and not self.alone}
+        sums = {
+            receiver: _added(self.sent.get(receiver), _times(given.get(receiver, 0.0), self.now))
+            for receiver in around.heard_by
+        }
+        kept = around.own + sum(weight for who, weight in around.heard_by.items() if who not in given)
+        return sums, replace(self, sent={**self.sent, **sums}, kept=kept)
 
     def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
         """What it keeps for itself, and what is new in the sums that arrived."""
-        now = _times(around.own, self.now)
+        now = _times(self.kept, self.now)
         for sender, sums in arrived.items():
             before = self.got.get(sender)
             now = _added(now, sums if before is None else tuple(a - b for a, b in zip(sums, before, strict=True)))
-        return Cumulative(now, self.sent, {**self.got, **arrived})
+        return replace(self, now=now, got={**self.got, **arrived}, alone=bool(around.hears) and not arrived)
 
     def heard(self) -> tuple[Values, ...]:
         """What it holds."""
@@ -140,7 +167,8 @@ class Cumulative(Gossip):
 
     def arrays(self) -> list[Any]:
         """All sums."""
-        return [list(self.now), *({who: list(sums) for who, sums in each.items()} for each in (self.sent, self.got))]
+        sums = ({who: list(each) for who, each in sums.items()} for sums in (self.sent, self.got))
+        return [list(self.now), *sums, self.alone, self.kept]
 
 
 @dataclass(frozen=True)
@@ -152,7 +180,9 @@ class GivenUp(Gossip):
 
     zeros: Values
 
-    def outgoing(self, around: Neighbourhood) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(
+        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
+    ) -> tuple[Mapping[int, Values], Gossip]:
         """Nothing."""
         return {}, self
 
@@ -175,12 +205,13 @@ def restored(kind: str, arrays: list[Any], sent: Values, theta: float) -> Gossip
     if kind == "Accelerated":
         return Accelerated(sent, tuple(arrays[0]), theta)
     if kind == "Cumulative":
-        sums = ({who: tuple(each) for who, each in sums.items()} for sums in arrays[1:])
-        return Cumulative(tuple(arrays[0]), *sums)
+        now, given, got, alone, kept = arrays
+        gave, took = ({who: tuple(each) for who, each in sums.items()} for sums in (given, got))
+        return Cumulative(tuple(now), gave, took, alone, kept)
     return Averaging(sent) if kind == "Averaging" else GivenUp(sent)
 
 
-def after_step(gossip: Gossip, around: Neighbourhood, arrived: Mapping[int, Values], missing: Missing) -> Gossip:
+def after_step(gossip: Gossip, around: Neighbourhood, arrived: Mapping[int, Values], missing: Missing | None) -> Gossip:
     """One step; where a message is missing, what the algorithm says of it happens.
 
     >>> around = Neighbourhood(own=0.5, hears={1: 0.5}, heard_by={1: 0.5})

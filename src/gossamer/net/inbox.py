@@ -1,14 +1,15 @@
-"""Frames that have arrived, by exchange and step: which are kept, and which are dropped and counted."""
+"""Messages that have arrived, by exchange and step: which are kept, and which are dropped and counted."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import hashlib
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from gossamer.net.frames import Frame
 
 AHEAD = 16
-"""How many exchanges ahead of its own a node keeps the frames of others."""
+"""How many steps ahead of its own a node keeps the messages of others."""
 
 
 class Position(NamedTuple):
@@ -18,20 +19,29 @@ class Position(NamedTuple):
     step: int
 
 
-class Inbox:
-    """Messages (or the word that there is none) of the current step and of later ones, at most one of each sender.
+NEVER = Position(-1, 0)
 
-    >>> inbox = Inbox()
+
+class Inbox:
+    """Messages of the current step and of later ones, at most one of each sender.
+
+    A sender that says it has none ("void") has none at the later steps of that exchange either.
+
+    Args:
+        steps: gossip steps of an exchange.
+
+    >>> inbox = Inbox(steps=1)
     >>> inbox.move_to(Position(3, 0))
-    >>> [inbox.add(Frame("void", 1, exchange, 0), b"...") for exchange in (3, 2, 3, 99)]
+    >>> [inbox.add(Frame("message", 1, exchange, 0), b"...") for exchange in (3, 2, 3, 99)]
     ['', 'late', 'duplicate', 'early']
-    >>> inbox.lacking([1, 2])
-    [2]
+    >>> inbox.lacking([1, 2]), inbox.seen(1)
+    ([2], Position(exchange=99, step=0))
     """
 
-    def __init__(self) -> None:
+    def __init__(self, steps: int) -> None:
+        self._steps, self._here = steps, Position(0, 0)
         self._frames: dict[Position, dict[int, tuple[Frame, bytes]]] = {}
-        self._here = Position(0, 0)
+        self._voids: dict[int, Position] = {}
         self._seen: dict[int, Position] = {}
 
     def move_to(self, position: Position) -> None:
@@ -42,30 +52,45 @@ class Inbox:
     def add(self, frame: Frame, data: bytes) -> str:
         """Keep a frame; the answer is empty, or says why it was dropped."""
         where = Position(frame.exchange, frame.step)
-        if frame.kind == "message":  # a word that there is none proves nothing about what its sender has released
-            self._seen[frame.sender] = max(where, self._seen.get(frame.sender, where))
+        if frame.kind == "void":
+            self._voids[frame.sender] = where
+            return "late" if where < self._here else ""
+        self._seen[frame.sender] = max(where, self.seen(frame.sender))
         if where < self._here:
             return "late"
-        if where.exchange > self._here.exchange + AHEAD:
+        if self._row(where) > self._row(self._here) + AHEAD:
             return "early"
-        known = self._frames.setdefault(where, {})
+        known, digest = self._frames.setdefault(where, {}), hashlib.sha256(data).digest()
         if frame.sender in known:
-            return "duplicate" if known[frame.sender][1] == data else "other_payload"
-        known[frame.sender] = (frame, data)
+            return "duplicate" if known[frame.sender][1] == digest else "other_payload"
+        known[frame.sender] = (frame, digest)
         return ""
 
     def seen(self, sender: int) -> Position:
-        """The last step of which a message of this sender came; (-1, 0): none."""
-        return self._seen.get(sender, Position(-1, 0))
+        """The last step of which a message of this sender ever came."""
+        return self._seen.get(sender, NEVER)
+
+    def all_seen(self) -> dict[int, Position]:
+        """The same for all senders, to be kept."""
+        return dict(self._seen)
+
+    def restore_seen(self, seen: Mapping[int, Collection[int]]) -> None:
+        """What `all_seen` gave before a restart."""
+        self._seen = {sender: Position(*where) for sender, where in seen.items()}
 
     def lacking(self, senders: Collection[int]) -> list[int]:
-        """Of these senders, those whose frame of the current step has not come."""
+        """Of these senders, those who neither sent a message of the current step nor said that there is none."""
         known = self._frames.get(self._here, {})
-        return [sender for sender in senders if sender not in known]
+        return [sender for sender in senders if sender not in known and not self._void(sender)]
 
     def arrived(self, senders: Collection[int]) -> dict[int, Frame]:
         """The messages of the current step, by sender."""
         known = self._frames.get(self._here, {})
-        return {
-            sender: known[sender][0] for sender in senders if sender in known and known[sender][0].kind == "message"
-        }
+        return {sender: known[sender][0] for sender in senders if sender in known}
+
+    def _void(self, sender: int) -> bool:
+        exchange, step = self._voids.get(sender, NEVER)
+        return exchange == self._here.exchange and step <= self._here.step
+
+    def _row(self, position: Position) -> int:
+        return position.exchange * self._steps + position.step

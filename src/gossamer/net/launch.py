@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.agreed import prepared
 from gossamer.net.board import Board
+from gossamer.net.costs import Cost, cost_of
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledger import Ledger
 from gossamer.net.node import Node, Pace
@@ -20,31 +22,24 @@ from gossamer.net.serve import Endpoint
 from gossamer.net.sources import FollowedFile, Source, StandardInput, from_iterable
 from gossamer.net.witness import Witness, default_witness
 from gossamer.net.zenoh_link import ZenohTransport
-from gossamer.privacy import Budget, Loss
+from gossamer.privacy import Budget
 from gossamer.problems import Problem
 
-_LEAST_KEPT, _MOST_KEPT, _KEPT_BYTES = (
-    64,
-    1024,
-    2**26,
-)  # messages that can be sent again: rows, and about how many bytes
+_LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 64, 4096, 8, 2**26
+_LONGEST_LOG = 2**20
 
 
 @dataclass(frozen=True)
 class Running:
-    """A node and its page."""
+    """A node, and what was opened for it."""
 
     node: Node
-    endpoint: Endpoint | None
+    opened: ExitStack
 
     def run(self, *, linger: bool) -> None:
         """Run the node to its end, or until it is stopped."""
-        try:
+        with self.opened:
             self.node.run(linger=linger)
-        finally:
-            if self.endpoint:
-                self.endpoint.close()
-            self.node.ledger.close()
 
 
 def launch(
@@ -56,6 +51,7 @@ def launch(
     exchanges: int | None = None,
     state_key: Path | None = None,
     adopt: bool = False,
+    new_data: bool = False,
 ) -> Running:
     """Open all that a node needs.
 
@@ -67,42 +63,51 @@ def launch(
             (x, y), with None where there is nothing now.
         exchanges: after how many to end, instead of what the settings say.
         state_key: a file with the 32 bytes that the state is encrypted with.
-        adopt: accept a directory that this machine has never seen: one that was moved here.
+        adopt: accept a directory that this machine has never seen: one that was moved here. Then all neighbours must
+            agree that they hold nothing later from it.
+        new_data: nothing on standard input was used before a restart.
     """
     require_net()
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
-    key = directory.key()
-    source = _source(directory.path, settings.data if data is None else data, settings.label, ready.problem)
-    earlier = _earlier(directory.path, settings)
-    link = directory.link(settings)
-    keep = min(_MOST_KEPT, max(_LEAST_KEPT, _KEPT_BYTES // (8 * ready.problem.dim)))
-    ledger = _ledger(directory, settings, state_key, adopt, keep)
+    key, link, earlier = directory.key(), directory.link(settings), _earlier(directory.path, settings)
     board = Board(ready.problem, ready.guarantee, settings.learner)
-    node = Node(
-        ready,
-        settings.learner,
-        key=key,
-        ledger=ledger,
-        transport=ZenohTransport(link),
-        source=source,
-        board=board,
-        pace=Pace(**settings.pace),
-        exchanges=settings.exchanges if exchanges is None else exchanges,
-        budget=None if settings.budget is None else Budget(**settings.budget),
-        earlier=earlier,
-        empty=settings.empty,
-    )
-    return Running(node, _endpoint(board, settings.http) if settings.http else None)
+    with ExitStack() as stack:
+        ledger = stack.enter_context(_ledger(directory, settings, state_key, adopt, _kept(ready, len(link.peers))))
+        endpoint = stack.enter_context(_endpoint(board, settings.http)) if settings.http else None
+        node = Node(
+            ready,
+            settings.learner,
+            key=key,
+            ledger=ledger,
+            transport=ZenohTransport(link),
+            source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
+            board=board,
+            pace=Pace(**settings.pace),
+            exchanges=settings.exchanges if exchanges is None else exchanges,
+            budget=None if settings.budget is None else Budget(**settings.budget),
+            earlier=earlier,
+            empty=settings.empty,
+            careful=adopt,
+        )
+        if endpoint:
+            board.log("serving", host=endpoint.host, port=endpoint.port)
+        return Running(node, stack.pop_all())
 
 
-def _source(directory: Path, data: str | Iterable[Any], label: str, problem: Problem) -> Source:
+def _kept(algorithm: Algorithm, neighbours: int) -> int:
+    """Of how many rows messages are kept, to be sent again: of some exchanges, and not too many bytes."""
+    size = 8 * algorithm.problem.dim * (neighbours if algorithm.missing == "later" else 1)
+    return min(_MOST_KEPT, max(_LEAST_KEPT, _EXCHANGES_KEPT * algorithm.mixing.steps, _KEPT_BYTES // max(1, size)))
+
+
+def _source(directory: Path, data: str | Iterable[Any], settings: Settings, problem: Problem, new_data: bool) -> Source:
     """A file beside the settings, standard input or an iterable; what cannot be used is told to the owner alone."""
     faults = _Faults(directory / "rejected.log")
     if not isinstance(data, str):
         return from_iterable(data, problem, faults=faults)
     if data == "-":
-        return StandardInput(problem, label=label, faults=faults)
-    return FollowedFile(directory / data, problem, label=label, faults=faults)
+        return StandardInput(problem, label=settings.label, new_data=new_data, faults=faults)
+    return FollowedFile(directory / data, problem, label=settings.label, faults=faults)
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,8 @@ class _Faults:
     def __call__(self, fault: str) -> None:
         if not self.path.exists():
             self.path.touch(0o600)
+        if self.path.stat().st_size > _LONGEST_LOG:
+            return
         with self.path.open("a", encoding="utf-8") as opened:
             opened.write(fault + "\n")
 
@@ -124,7 +131,8 @@ def _ledger(directory: NodeDirectory, settings: Settings, state_key: Path | None
         allowed = "a file with 32 bytes, where node.toml says sealed = true, and only there"
         raise ConfigurationError("--state-key", given, allowed)
     with Ledger.open(directory.ledger, read_only=True) as known:
-        witness, mark = Witness(default_witness(known.identity.key)), known.mark
+        place = directory.path / settings.witness / known.identity.key if settings.witness else None
+        witness, mark = Witness(place or default_witness(known.identity.key)), known.mark
         if known.identity.source != settings.source or known.identity.network != settings.network:
             hint = "they were settled when the ledger was made; set them back"
             raise PrivacyError.of("node.toml", "another network or source", "those of its ledger", hint)
@@ -142,19 +150,21 @@ def _sealer(file: Path | None) -> Sealer | None:
     return None if file is None else Sealer(file.read_bytes())
 
 
-def _earlier(directory: Path, settings: Settings) -> Sequence[Loss]:
+def _earlier(directory: Path, settings: Settings) -> list[Cost]:
     """What earlier runs over the same data cost, by their ledgers."""
-    losses: list[Loss] = []
+    costs = []
     for path in settings.earlier:
         place = directory / path
         with Ledger.open(place / "ledger.db" if place.is_dir() else place, read_only=True) as ledger:
             ledger.verify()
-            losses += [one.loss for one in ledger.last.spent]
-    return losses
+            if ledger.identity.source != settings.source:
+                raise ConfigurationError("earlier", path, f"runs over the same source, {settings.source!r}")
+            costs.append(cost_of(ledger))
+    return costs
 
 
-def _endpoint(board: Board, address: str) -> Endpoint:
+def _endpoint(board: Board, address: str) -> AbstractContextManager[Endpoint]:
     host, _, port = address.rpartition(":")
     if not port.isdigit():
         raise ConfigurationError("http", address, "host:port", "try 127.0.0.1:8400")
-    return Endpoint(board, host=host, port=int(port))
+    return closing(Endpoint(board, host=host, port=int(port)))

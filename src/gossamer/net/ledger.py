@@ -198,6 +198,8 @@ class Ledger:
             raise ConfigurationError("run", run, "an id that no other run has", "try secrets.token_hex(16)")
         with self._turn:
             row = self._next("start", -1, -1, (), run=run, note=promise.to_json())
+            if self._witness is not None:
+                self._witness.record(self.mark)  # first: a run that has begun without a witness is a copy
             salt = secrets.token_bytes(32)
             with self._transaction(row):
                 secret = (int(self._sealer is not None), self._closed(salt, f"salt of run {run}"))
@@ -392,14 +394,12 @@ class Ledger:
             return
         last = self.mark
         if known is None:
-            if self.last.exchange >= 0 and not self._read_only:
+            if self.run and not self._read_only:
                 raise LedgerError(
-                    f"{self._witness.path}: there is no witness for a ledger that has sent messages (it ends with row "
+                    f"{self._witness.path}: there is no witness for a ledger whose run has begun (it ends with row "
                     f"{last.number}): it may be an old copy, and going on would use the same noise twice. If you moved "
                     f"the directory here and nothing ran on it since, adopt it: gossamer node DIR --adopt."
                 )
-            if self.run and not self._read_only:
-                self._witness.record(last)  # the crash came between the start row and the witness
             return
         at = self._row(f"WHERE number = {known.number}")
         if at is None or at.hash != known.hash:

@@ -12,38 +12,41 @@ deadline. All of it happens in one thread: what arrives waits in a queue until t
 from __future__ import annotations
 
 import math
-import queue
 import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.algorithms.history import zero_rows_are_silent
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError, GossamerError, PrivacyError
+from gossamer.errors import ConfigurationError, DataError, GossamerError, PrivacyError
 from gossamer.net import packing
 from gossamer.net.agreed import block_at, config_digest, frame_format, key_fingerprint, noise_of
+from gossamer.net.arrivals import Arrivals
 from gossamer.net.board import Board
+from gossamer.net.costs import Cost, added_up
 from gossamer.net.frames import Frame, FrameError
 from gossamer.net.gossip import ALL, GivenUp, Gossip, Values, after_step, restored
-from gossamer.net.inbox import Inbox, Position
+from gossamer.net.inbox import NEVER, Inbox, Position
 from gossamer.net.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.participant import Participant, State
 from gossamer.net.sources import Sample, Source, block_of
 from gossamer.net.transport import Transport
-from gossamer.privacy import Budget, Loss, compose
+from gossamer.privacy import Budget, accounting, compose
+from gossamer.problems import Block
 from gossamer.topology import Topology
 
 Empty = Literal["silent", "wait"]
-_QUEUE = 4096  # frames that wait to be looked at; more are dropped, as a network would
 _LONGEST_REASON = 500
-_LOGGED_EVERY = 1.0  # seconds between two lines about frames dropped for the same reason; all are counted
+_LOGGED_EVERY = 1.0  # seconds
+_MOST_DEADLINES = 10  # after which a neighbour is no longer waited for, though it answers
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Pace:
     """How long a node waits, in seconds.
 
     Attributes:
-        deadline: for the messages of one gossip step; then it goes on without those that are missing.
+        deadline: for a sign of life from a neighbour whose message is missing; then it goes on without it, and does
+            not wait for it again before it is heard. One that answers is waited for ten times as long at most.
         period: from the beginning of one exchange to that of the next, at least. Samples that arrive meanwhile are
             learnt from then: neither when they come nor whether they do shows.
         retry: before a message is asked for again; doubles with every try.
@@ -88,8 +92,10 @@ class Node:
         pace: how long it waits.
         exchanges: after how many exchanges it ends; by default when the guarantee does.
         budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
-        earlier: the losses of earlier runs over the same data.
+        earlier: what earlier runs over the same data have cost.
         empty: where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when they come.
+        careful: release nothing after a restart until every neighbour has said what it holds from this learner, and
+            not only one of them.
         play: called with every exchange and the decision that is played in it.
     """
 
@@ -106,30 +112,37 @@ class Node:
         pace: Pace | None = None,
         exchanges: int | None = None,
         budget: Budget | None = None,
-        earlier: Iterable[Loss] = (),
+        earlier: Sequence[Cost] = (),
         empty: Empty = "silent",
+        careful: bool = False,
         play: Callable[[int, NDArray[np.float32]], None] = lambda exchange, decision: None,
     ) -> None:
         check_choice("empty", empty, Empty)
         _require_same(ledger.identity, algorithm, learner, key)
-        if ledger.run is None:
-            ledger.begin(secrets.token_hex(16), algorithm.guarantee)
-        assert ledger.run is not None
+        self._silent = zero_rows_are_silent(algorithm.problem)
+        if empty == "silent" and not self._silent:
+            hint = "in this model a sample without features has a gradient"
+            raise ConfigurationError("empty", empty, "'wait' (which shows when samples come)", hint)
         self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
         self.ledger, self.transport, self.source, self.board = ledger, transport, source, board
-        self._budget, self._earlier, self._empty, self._play = budget, tuple(earlier), empty, play
-        self._me = Participant(algorithm, learner, noise_of(algorithm, key, ledger.run))
+        self._key, self._budget, self._earlier = key, budget, tuple(earlier)
+        self._empty, self._careful, self._play = empty, careful, play
+        self._me = Participant(algorithm, learner)
         assert isinstance(algorithm.topology, Topology)  # Participant refuses others
         self._around = Neighbourhoods(algorithm.topology, learner)
         hears, heard_by = self._around.ever()
         self._neighbours = sorted(hears | heard_by)
         self._format = frame_format(algorithm, ledger.identity.network, self._me.leaves)
         self._asked_for = None if exchanges is None else check_count("exchanges", exchanges)
-        self._inbox, self._arrivals = Inbox(), queue.Queue[tuple[int, bytes]](_QUEUE)
-        self._stop = threading.Event()
+        self._inbox = Inbox(algorithm.mixing.steps)
+        self._arrivals = Arrivals(self._neighbours, self._format.limit)
+        self._stop, self._over = threading.Event(), False
         self._greeted: set[int] = set()
+        self._absent: set[int] = set()
+        self._heard_at: dict[int, float] = {}
+        self._lost_at: dict[int, float] = {}
         self._logged: dict[str, float] = {}
-        self._committed = Position(-1, 0)
+        self._committed = NEVER
         self._gossip: Gossip | None = None
         self._state: State = None
         self._next_begins, self._shown = 0.0, -math.inf
@@ -140,6 +153,7 @@ class Node:
     def stop(self) -> None:
         """End after the step in hand; from any thread, or from a signal's handler."""
         self._stop.set()
+        self._arrivals.wake()
 
     def run(self, *, linger: bool = False) -> None:
         """Exchange until the end; `linger`: then answer neighbours that ask, until `stop`."""
@@ -154,7 +168,7 @@ class Node:
             self.board.log("stopped", exchange=self._committed.exchange)
         except GossamerError as refusal:
             self.board.state = "stopped"
-            self.board.log("refused", reason=str(refusal)[:_LONGEST_REASON])
+            self.board.log("refused", reason=_reason(refusal))
             raise
         finally:
             self.transport.close()
@@ -163,20 +177,27 @@ class Node:
 
     def _resume(self) -> None:
         """The state that the ledger holds, with what it had sent sent again; or a fresh start."""
+        if self.ledger.run is None:
+            self.ledger.begin(secrets.token_hex(16), self.algorithm.guarantee)
+        assert self.ledger.run is not None
+        self._me.noise = noise_of(self.algorithm, self._key, self.ledger.run)
         stored = self.ledger.state()
         if stored is None:
             self._state = self._me.start()
             self.board.log("started", exchange=0)
-            self._greet(self.pace.patience)
+            self._greet(self.pace.patience, answers=0)
             self.board.state = "running"
             return
         facts = packing.unpack(stored)
         self._committed = Position(*facts["position"])
         self._state = self._me.restored(facts["state"])
-        self._gossip = restored(*facts["gossip"], self._sent(self._committed), self._me.theta)
+        kind, arrays = facts["gossip"]
+        self._gossip = restored(kind, arrays, self._sent(self._committed), self._me.theta)
+        self._inbox.restore_seen(facts["seen"])
         self.source.resume(facts["mark"])
         self.board.log("resumed", exchange=self._committed.exchange)
-        self._greet(self.pace.deadline)
+        everybody = len(self._neighbours)
+        self._greet(self.pace.deadline, answers=everybody if self._careful else min(1, everybody))
         self.board.state = "running"
         if not facts["heard"]:
             self._send_again(self._committed)
@@ -187,44 +208,49 @@ class Node:
             exchange = self._committed.exchange + 1
             self._publish(exchange)
             if not self._may_release(exchange):
+                self._over = True
                 return
+            block = self._next_block(exchange)
+            if not self._behind(exchange):
+                self._wait_until(self._next_begins)
             begun = time.monotonic()
-            self._release(exchange)
+            self._next_begins = begun + self.pace.period
+            self._gossip, self._state = self._me.release(self._state, block, exchange, self._gossip)
+            self._commit_and_send("release", Position(exchange, 0))
             self._finish(self._committed)
             self.board.count("exchanges")
             self.board.count("exchange_seconds", time.monotonic() - begun)
-            self._show_neighbours()
-
-    def _release(self, exchange: int) -> None:
-        """Learn and speak; all that leaves the learner is in the ledger first."""
-        self._wait_until(self._next_begins)
-        self._next_begins = time.monotonic() + self.pace.period
-        rows = block_at(self.algorithm.schedule, exchange) * self.algorithm.batch
-        block = block_of(self.algorithm.problem, self._samples(rows), rows)
-        self._gossip, self._state = self._me.release(self._state, block, exchange, self._gossip)
-        self._commit_and_send("release", Position(exchange, 0))
 
     def _finish(self, position: Position) -> None:
         """The rest of an exchange whose step at `position` has been sent."""
         exchange, first = position
-        around, steps = self._around.at(exchange), self.algorithm.mixing.steps
-        for step in range(first, steps):
+        around = self._around.at(exchange)
+        for step in range(first, self.algorithm.mixing.steps):
             assert self._gossip is not None
+            if isinstance(self._gossip, GivenUp):
+                break
             if step > first:
                 self._commit_and_send("gossip", Position(exchange, step))
             arrived = self._gather(Position(exchange, step), around.hears)
-            before = self._gossip
-            self._gossip = after_step(before, around, arrived, self.algorithm.missing)
-            if isinstance(self._gossip, GivenUp) and not isinstance(before, GivenUp):
-                self.board.count("void")
+            self._gossip = after_step(self._gossip, around, arrived, self.algorithm.missing)
+            if isinstance(self._gossip, GivenUp):
+                self._give_up(Position(exchange, step + 1))
         assert self._gossip is not None
         self._state = self._me.listen(self._state, self._gossip)
 
+    def _give_up(self, position: Position) -> None:
+        """Tell those who wait for the steps from here on that there are none."""
+        self.board.count("void")
+        self.board.log("given_up", exchange=position.exchange, step=position.step)
+        if position.step < self.algorithm.mixing.steps:
+            self._commit_and_send("gossip", position)
+
     def _commit_and_send(self, kind: Literal["release", "gossip"], position: Position) -> None:
+        """All that leaves the learner is in the ledger first."""
         assert self._gossip is not None
         begun = time.monotonic()
         around = self._around.at(position.exchange)
-        outgoing, self._gossip = self._gossip.outgoing(around)
+        outgoing, self._gossip = self._gossip.outgoing(around, self._unreachable())
         frames = {
             receiver: self._format.encode(Frame("message", self.learner, *position, values))
             for receiver, values in outgoing.items()
@@ -248,32 +274,48 @@ class Node:
             self._put(receiver, data, "resent")
 
     def _gather(self, position: Position, senders: Collection[int]) -> dict[int, Values]:
-        """The messages of this step, asked for again and again until the deadline."""
+        """The messages of this step, asked for again and again, until nobody is left who is worth waiting for."""
         self._inbox.move_to(position)
-        begun = asked = time.monotonic()
-        pause = self.pace.retry
-        while lacking := self._inbox.lacking(senders):
+        begun, pause = time.monotonic(), self.pace.retry
+        passed = any(self._inbox.seen(sender) > position for sender in self._inbox.lacking(senders))
+        ask_at = begun if passed else begun + pause
+        while waiting := [one for one in self._inbox.lacking(senders) if self._worth_waiting(one, begun)]:
             now = time.monotonic()
-            if now - begun >= self.pace.deadline:
-                break
-            if now - asked >= pause:
-                self._ask(lacking, position)
-                asked, pause = now, min(2 * pause, 2.0)
-            self._look(min(asked + pause, begun + self.pace.deadline) - now)
+            if now >= ask_at:
+                self._ask(waiting, position)
+                ask_at, pause = now + pause, min(2 * pause, 1.0)
+            self._look(min(ask_at - now, self.pace.deadline))
         self.board.count("waiting_seconds", time.monotonic() - begun)
         arrived = self._inbox.arrived(senders)
-        if len(arrived) < len(senders):
-            self.board.count("missing", len(senders) - len(arrived))
-            self.board.log("missing", exchange=position.exchange, step=position.step)
+        self._absent.update(self._inbox.lacking(senders))
+        if lost := [sender for sender in senders if sender not in arrived]:
+            self.board.count("missing", len(lost))
+            self._log_seldom("missing", sender=lost[0], exchange=position.exchange, step=position.step)
         return {sender: frame.values for sender, frame in arrived.items()}
 
-    def _sent(self, position: Position) -> Values:
-        """The values of the message that the ledger holds of a step; zeros where none was sent to all alike."""
-        data = self.ledger.message(*position, ALL)
-        frame = None if data is None else self._format.decode(data, self.learner)
-        if frame is None or frame.kind != "message":
-            return tuple(np.zeros(leaf.shape) for leaf in self._me.leaves)
-        return frame.values
+    def _worth_waiting(self, sender: int, begun: float) -> bool:
+        """Whether a neighbour was heard within the deadline.
+
+        One that waits for others itself, or catches up, answers when it is asked. So it is waited for, and what a dead
+        node costs is one deadline of its neighbours.
+        """
+        now = time.monotonic()
+        lately = now - max(begun, self._heard_at.get(sender, begun)) < self.pace.deadline
+        return sender not in self._absent and lately and now - begun < _MOST_DEADLINES * self.pace.deadline
+
+    def _unreachable(self) -> frozenset[int]:
+        """Neighbours without a connection since the deadline."""
+        now = time.monotonic()
+        if now - self._shown >= min(1.0, self.pace.deadline / 4):
+            self._shown, connected = now, self.transport.connected
+            self.board.set("neighbours_connected", len(connected))
+            lost = [neighbour for neighbour in self._neighbours if neighbour not in connected]
+            self._lost_at = {neighbour: self._lost_at.get(neighbour, now) for neighbour in lost}
+        return frozenset(one for one, since in self._lost_at.items() if now - since >= self.pace.deadline)
+
+    def _behind(self, exchange: int) -> bool:
+        """Whether somebody has already spoken at a later exchange."""
+        return any(self._inbox.seen(neighbour).exchange > exchange for neighbour in self._neighbours)
 
     # What is released, and what it costs.
 
@@ -303,43 +345,48 @@ class Node:
             self.ledger.finish(self._packed(heard=True))
 
     def _within(self, budget: Budget, exchanges: int) -> bool:
-        losses = [*self._earlier, *(one.loss for one in self._spent(exchanges))]
-        share = self.algorithm.guarantee.sampler_share(budget.epsilon)
-        return budget.delta >= share and compose(losses).epsilon(budget.delta - share) <= budget.epsilon
+        """Whether earlier runs and so many exchanges of this one stay within a budget."""
+        promise = self.algorithm.guarantee
+        if promise.basis == "none":
+            return False
+        loss = compose([one.loss for one in self._spent(exchanges)])
+        own = Cost("", "", self.learner, loss, 0.0, promise.sampler_error, "")
+        errors = math.fsum(cost.error for cost in (*self._earlier, own))
+        left = budget.delta - accounting.sampler_share(errors, budget.epsilon)
+        return left >= 0 and added_up([*self._earlier, own], left)[0] <= budget.epsilon
 
     def _spent(self, exchanges: int) -> tuple[Spent, ...]:
         return tuple(Spent(name, *facts) for name, facts in self.algorithm.spent(exchanges, self.learner).items())
 
-    def _show_neighbours(self) -> None:
-        """How many can be reached; asked for once a second at most."""
-        now = time.monotonic()
-        if now - self._shown >= 1.0:
-            self._shown = now
-            self.board.set("neighbours_connected", len(self.transport.connected))
-
-    def _show_spent(self, spent: Sequence[Spent]) -> None:
-        self.board.set("released", self.ledger.last.number)
-        if not spent:
-            return
-        deltas = self.algorithm.guarantee.deltas
-        delta = deltas[self.learner % len(deltas)]
-        epsilon = compose([one.loss for one in spent]).epsilon(delta)
-        self.board.set("epsilon_spent", epsilon)
-        self.board.set("delta_spent", delta + self.algorithm.guarantee.sampler_share(epsilon))
-
-    def _samples(self, rows: int) -> list[Sample | None]:
-        """What has come; with empty="wait" as many as are needed, unless there are no more."""
-        samples = self.source.take(rows)
+    def _next_block(self, exchange: int) -> Block:
+        """The samples of an exchange, read before it begins: how long that takes must not show."""
+        rows = block_at(self.algorithm.schedule, exchange) * self.algorithm.batch
+        samples = self._take(rows)
         while self._empty == "wait" and len(samples) < rows and not self.source.ended:
             self._look(0.05)
-            samples += self.source.take(rows - len(samples))
-        return samples
+            samples += self._take(rows - len(samples))
+        return block_of(self.algorithm.problem, samples, rows)
+
+    def _take(self, rows: int) -> list[Sample | None]:
+        """Whole batches only; a sample that cannot be used is silent, or, where no sample is, not counted."""
+        samples = self.source.take(rows, self.algorithm.batch)
+        return samples if self._silent else [sample for sample in samples if sample is not None]
 
     def _publish(self, exchange: int) -> None:
         decision = self._me.decide(self._state, exchange)
         self._play(exchange, decision)
-        if self.algorithm.guarantee.observer != "wiretap":  # against a wiretap only, what is played is raw
+        if not np.isfinite(decision).all():  # what neighbours said led here: the last decision is served on
+            self.board.log("diverged", exchange=exchange)
+        else:
             self.board.publish(exchange, decision)
+
+    def _sent(self, position: Position) -> Values:
+        """The values of the message that the ledger holds of a step; zeros where none was sent to all alike."""
+        data = self.ledger.message(*position, ALL)
+        frame = None if data is None else self._format.decode(data, self.learner)
+        if frame is None or frame.kind != "message":
+            return tuple(np.zeros(leaf.shape) for leaf in self._me.leaves)
+        return frame.values
 
     def _packed(self, *, heard: bool) -> bytes:
         assert self._gossip is not None
@@ -348,6 +395,7 @@ class Node:
                 "position": self._committed,
                 "heard": heard,
                 "mark": self.source.mark,
+                "seen": self._inbox.all_seen(),
                 "state": self._me.stored(self._state),
                 "gossip": [type(self._gossip).__name__, self._gossip.arrays()],
             }
@@ -357,23 +405,17 @@ class Node:
 
     def _receive(self, sender: int, data: bytes) -> None:
         """Called by the transport, from its threads."""
-        try:
-            self._arrivals.put_nowait((sender, data))
-        except queue.Full:
-            self.board.count("frames_dropped", reason="queue")
+        self.board.count("bytes_received", len(data))
+        if reason := self._arrivals.put(sender, data):
+            self.board.count("frames_dropped", reason=reason)
 
     def _look(self, seconds: float) -> None:
-        """Wait so long for something to arrive, and deal with all that has."""
-        try:
-            first = self._arrivals.get(timeout=max(0.0, seconds))
-        except queue.Empty:
-            first = None
-        while first is not None:
-            self._handle(*first)
-            try:
-                first = self._arrivals.get_nowait()
-            except queue.Empty:
-                first = None
+        """Wait so long for something to arrive, and deal with some of it."""
+        wants: dict[int, Frame] = {}
+        for sender, data in self._arrivals.take(seconds):
+            self._handle(sender, data, wants)
+        for want in wants.values():  # one of each neighbour: an answer costs more than a question
+            self._answer(want)
         if self._stop.is_set():
             raise _StopError
 
@@ -382,16 +424,16 @@ class Node:
         while (left := moment - time.monotonic()) > 0:
             self._look(left)
 
-    def _handle(self, sender: int, data: bytes) -> None:
-        self.board.count("bytes_received", len(data))
-        if sender not in self._neighbours:
-            return self._drop(sender, "stranger")
+    def _handle(self, sender: int, data: bytes, wants: dict[int, Frame]) -> None:
         try:
             frame = self._format.decode(data, sender)
         except FrameError as error:
             return self._drop(sender, error.reason)
+        self._heard_at[sender] = time.monotonic()
+        self._absent.discard(sender)
         if frame.kind == "want":
-            return self._answer(frame)
+            wants[sender] = frame
+            return None
         if frame.kind == "seen":
             return self._check_seen(frame)
         reason = self._inbox.add(frame, data)
@@ -401,21 +443,28 @@ class Node:
 
     def _drop(self, sender: int, reason: str) -> None:
         self.board.count("frames_dropped", reason=reason)
-        now = time.monotonic()
-        if now - self._logged.get(reason, -math.inf) >= _LOGGED_EVERY:
-            self._logged[reason] = now
-            self.board.log("frame_dropped", reason=reason, sender=sender)
+        self._log_seldom("frame_dropped", reason=reason, sender=sender)
+
+    def _log_seldom(self, event: str, **fields: Any) -> None:
+        """One line a second at most for each event and reason; everything is counted."""
+        now, what = time.monotonic(), f"{event} {fields.get('reason', '')}"
+        if now - self._logged.get(what, -math.inf) >= _LOGGED_EVERY:
+            self._logged[what] = now
+            self.board.log(event, **fields)
 
     def _answer(self, frame: Frame) -> None:
-        """Say what was last seen of one who asks, and send again what it asks for, or that it is gone."""
+        """Say what was last seen of one who asks, and send again what it asks for, or that there is none."""
         seen = self._inbox.seen(frame.sender)
         self._put(frame.sender, self._format.encode(Frame("seen", self.learner, *seen)))
         wanted = Position(frame.exchange, frame.step)
-        if wanted > self._committed:
+        given_up = isinstance(self._gossip, GivenUp) and wanted.exchange == self._committed.exchange
+        if wanted > self._committed and not given_up and not self._over:
+            return
+        if frame.sender not in self._around.at(wanted.exchange).heard_by:
             return
         data = self.ledger.message(*wanted, frame.sender)
-        gone = Frame("void", self.learner, *wanted)
-        self._put(frame.sender, self._format.encode(gone) if data is None else data, "resent")
+        none = Frame("void", self.learner, *wanted)
+        self._put(frame.sender, self._format.encode(none) if data is None else data, "resent")
 
     def _check_seen(self, frame: Frame) -> None:
         """Refuse to go on where a neighbour holds more from this learner than its ledger does."""
@@ -427,18 +476,24 @@ class Node:
                 f"one runs: going on would use noise twice. Use the newest copy; nothing was sent."
             )
 
-    def _greet(self, seconds: float) -> None:
-        """Ask all neighbours what they hold from this learner, before anything new is released."""
+    def _greet(self, seconds: float, answers: int) -> None:
+        """Ask all neighbours what they hold from this learner, before anything new is released.
+
+        Args:
+            seconds: to wait for all of them.
+            answers: without so many it waits on.
+        """
         begun, pause = time.monotonic(), self.pace.retry
-        next_position = Position(max(0, self._committed.exchange), self._committed.step)
-        while (left := begun + seconds - time.monotonic()) > 0:
-            waiting = [one for one in self._neighbours if one not in self._greeted]
-            if not waiting:
+        here = max(Position(0, 0), self._committed)
+        while waiting := [one for one in self._neighbours if one not in self._greeted]:
+            if time.monotonic() - begun >= seconds and len(self._greeted) >= answers:
                 break
-            self._ask(waiting, next_position)
-            self._look(min(pause, left))
-            pause = min(2 * pause, 2.0)
-        self._show_neighbours()
+            self._ask(waiting, here)
+            self._look(pause)
+            pause = min(2 * pause, 1.0)
+            if time.monotonic() - begun >= seconds:
+                self._log_seldom("waiting", answers=len(self._greeted), needed=answers)
+        self._unreachable()
 
     def _ask(self, senders: Iterable[int], position: Position) -> None:
         for sender in senders:
@@ -449,6 +504,23 @@ class Node:
         self.board.count("bytes_sent", len(data))
         if counted:
             self.board.count(counted)
+
+    # What is shown.
+
+    def _show_spent(self, spent: Sequence[Spent]) -> None:
+        self.board.set("released", self.ledger.last.number)
+        if not spent:
+            return
+        deltas = self.algorithm.guarantee.deltas
+        delta = deltas[self.learner % len(deltas)]
+        epsilon = compose([one.loss for one in spent]).epsilon(delta)
+        self.board.set("epsilon_spent", epsilon)
+        self.board.set("delta_spent", delta + self.algorithm.guarantee.sampler_share(epsilon))
+
+
+def _reason(refusal: GossamerError) -> str:
+    """Why a node stopped, for its log: what is wrong with data is the owner's to know."""
+    return "data cannot be used" if isinstance(refusal, DataError) else str(refusal)[:_LONGEST_REASON]
 
 
 def _require_same(identity: Identity, algorithm: Algorithm, learner: int, key: bytes) -> None:

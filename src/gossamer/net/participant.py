@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Learner, Now
 from gossamer.errors import ConfigurationError
-from gossamer.net.frames import Leaf
 from gossamer.net.agreed import block_at
+from gossamer.net.frames import Leaf
 from gossamer.net.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
 from gossamer.net.needed import needed_leaves
 from gossamer.privacy import NoiseSource
@@ -59,6 +60,7 @@ class Participant:
     """Learner number `learner` of a gossip algorithm.
 
     Attributes:
+        noise: where its draws come from; given before the first exchange at the latest.
         leaves: dtype and shape of the arrays of its messages.
         theta: of accelerated gossip.
 
@@ -72,13 +74,13 @@ class Participant:
     array([-0.5, -0.5], dtype=float32)
     """
 
-    def __init__(self, algorithm: Algorithm, learner: int, noise: NoiseSource) -> None:
+    def __init__(self, algorithm: Algorithm, learner: int, noise: NoiseSource | None = None) -> None:
         topology = algorithm.topology
         if not isinstance(topology, Topology):
             raise ConfigurationError(
                 "algorithm", algorithm.name, "one that gossips", "learners around a server do not run as nodes"
             )
-        self.algorithm, self.learner, self._noise = algorithm, learner, noise
+        self.algorithm, self.learner, self.noise = algorithm, learner, noise
         self._specs = algorithm.learner.noise
         self._scales = {name: algorithm.scales_of(name)[learner] for name in self._specs}
         grids = {name: scale.grid for name, scale in self._scales.items() if scale.grid}
@@ -116,7 +118,7 @@ class Participant:
         values = _arrays(spoken(message))
         if self.algorithm.missing == "later":
             known = carried if isinstance(carried, Cumulative) else Cumulative(values)
-            return Cumulative(_wide(values), known.sent, known.got), state
+            return replace(known, now=_wide(values)), state
         if isinstance(self.algorithm.mixing, AcceleratedGossip):
             return Accelerated(values, _arrays(message.before), self.theta), state
         return Averaging(values), state
@@ -130,7 +132,7 @@ class Participant:
         return _listen(self.algorithm.learner, state, heard)
 
     def stored(self, state: State) -> list[Any]:
-        """The arrays of a state after `release`; None for those that nothing later depends on, such as raw gradients."""
+        """The arrays of a state after `release`; None where nothing later depends on one, as on a raw gradient."""
         leaves = jax.tree.leaves(state)
         return [leaf if needed else None for leaf, needed in zip(leaves, self._needed, strict=True)]
 
@@ -186,13 +188,14 @@ class Participant:
 
     def _draw_from(self, exchange: int) -> None:
         """Schedules and draws of some exchanges from this one on: each is a function of the exchange's number only."""
+        assert self.noise is not None
         size = max(1, sum(spec.size for spec in self._specs.values()))
         self._length = max(1, min(_LONGEST, _DRAWN // size))
         stop = exchange + self._length
         numbers = np.arange(exchange, stop, dtype=np.int64) + 1
         public = {name: schedule(numbers).astype(np.float32) for name, schedule in self.algorithm.public.items()}
         noise = {
-            name: self._noise.draw(name, spec, [self._scales[name]], exchange, stop)[0]
+            name: self.noise.draw(name, spec, [self._scales[name]], exchange, stop)[0]
             for name, spec in self._specs.items()
         }
         self._chunk = _Chunk(exchange, public, noise)

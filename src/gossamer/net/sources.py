@@ -6,6 +6,7 @@ A source never waits, and never shows a value: what cannot be used is reported b
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import queue
@@ -29,6 +30,9 @@ Sample = tuple[Array, float | int]
 Faults = Callable[[str], None]
 """Is told position and kind of every sample that cannot be used, never a value."""
 
+Mark = dict[str, Any]
+"""Where a source is. It is kept with the state, since it says something about the data."""
+
 FileKind = Literal["jsonl", "csv"]
 LONGEST_LINE = 16 * 2**20
 """In bytes of a file, in characters of standard input; longer lines are not read."""
@@ -40,15 +44,15 @@ _WAITING = 256  # samples of standard input that are held until the node takes t
 class Source(Protocol):
     """Samples as they come."""
 
-    def take(self, most: int) -> list[Sample | None]:
-        """What is there now, at most so many, without waiting; None stands for one that could not be used."""
+    def take(self, most: int, whole: int = 1) -> list[Sample | None]:
+        """What is there now, at most so many and a multiple of `whole`, without waiting; None: it could not be used."""
 
     @property
-    def mark(self) -> int:
-        """Where it is: a number that `resume` takes after a restart."""
+    def mark(self) -> Mark:
+        """Where it is, in numbers and texts that `resume` takes after a restart."""
 
-    def resume(self, mark: int) -> None:
-        """Go on from a mark of an earlier run."""
+    def resume(self, mark: Mark) -> None:
+        """Go on from a mark of an earlier process; refused where it is not that of these data."""
 
     @property
     def ended(self) -> bool:
@@ -75,7 +79,7 @@ class FollowedFile:
     ...     source = FollowedFile(path, Logistic(2))
     ...     before = source.take(10)
     ...     _ = path.write_text('{"x": [1, 2], "y": 1}\n{"x": [3, 4]')
-    ...     before, source.take(10), source.mark
+    ...     before, source.take(10), source.mark["byte"]
     ([], [(array([1., 2.], dtype=float32), 1)], 22)
     """
 
@@ -91,23 +95,36 @@ class FollowedFile:
         self._path, self._problem, self._label, self._faults = Path(path), problem, label, faults
         self._kind = _kind_of(self._path, kind)
         self._column: int | None = None  # of the label, once the header was read
-        self._mark = 0
+        self._mark, self._last = 0, (0, b"")  # where the next line begins; where the last one did, and its digest
 
     @property
-    def mark(self) -> int:
-        """The byte at which the next line begins."""
-        return self._mark
+    def mark(self) -> Mark:
+        """The file's name, the byte at which the next line begins, and the last line's beginning and digest."""
+        begins, digest = self._last
+        return {"file": self._path.name, "byte": self._mark, "last": begins, "digest": digest}
 
     @property
     def ended(self) -> bool:
         """Never: the file may grow."""
         return False
 
-    def resume(self, mark: int) -> None:
-        """Go on at this byte."""
-        self._mark = check_count("mark", mark, least=0)
+    def resume(self, mark: Mark) -> None:
+        """Go on at the byte of the mark, where the line before it is the one that was read."""
+        if mark.get("file") != self._path.name:
+            raise _other_data(self._path.name)
+        self._mark, self._last = mark["byte"], (mark["last"], mark["digest"])
+        if not mark["digest"]:  # nothing was read yet, or a line too long to be read
+            return
+        try:
+            with self._path.open("rb") as file:
+                file.seek(mark["last"])
+                line = file.read(mark["byte"] - mark["last"])
+        except OSError:
+            line = b""
+        if _digest(line) != mark["digest"]:
+            raise _other_data(self._path.name)
 
-    def take(self, most: int) -> list[Sample | None]:
+    def take(self, most: int, whole: int = 1) -> list[Sample | None]:
         """The samples of the next whole lines, at most so many."""
         if self._path.exists() and not self._path.is_file():  # a pipe would make us wait
             raise DataError(f"{self._path}: not a file; data of a pipe come in by standard input")
@@ -123,16 +140,22 @@ class FollowedFile:
             if self._kind == "csv" and not self._read_header(file):
                 return []
             file.seek(self._mark)
-            return list(self._samples(file, most))
+            lines = list(self._lines(file, most))
+        samples: list[Sample | None] = []
+        for place, line, end in lines[: len(lines) // whole * whole]:
+            samples.append(_usable(self._sample, line, f"byte {place}", self._faults))
+            self._mark, self._last = end, (place, b"" if line is None else _digest(line))
+        return samples
 
-    def _samples(self, file: BinaryIO, most: int) -> Iterator[Sample | None]:
-        taken = 0
+    def _lines(self, file: BinaryIO, most: int) -> Iterator[tuple[int, bytes | None, int]]:
+        """Lines that are not empty: where each begins, what it holds (None: too long to be read), and where it ends."""
+        place, taken = self._mark, 0
         while taken < most and (found := _next_line(file)) is not None:
             line, length = found
-            place, self._mark = self._mark, self._mark + length
             if line is None or line.strip():
                 taken += 1
-                yield _usable(self._sample, line, f"byte {place}", self._faults)
+                yield place, line, place + length
+            place += length
 
     def _sample(self, line: bytes | None) -> Sample:
         if line is None:
@@ -162,12 +185,16 @@ class FollowedFile:
 
 
 class StandardInput:
-    r"""JSON lines from a text stream, read by a thread of its own; after a restart it goes on with what comes then.
+    r"""JSON lines from a text stream, read by a thread of its own.
+
+    It cannot be read again: after a restart nobody knows whether what comes was used before. So a restart is refused,
+    unless somebody says that it is new.
 
     Args:
         problem: whose samples they are.
         stream: standard input by default.
         label: the JSON key of the label.
+        new_data: nothing that comes was used before a restart.
         faults: is told of samples that cannot be used.
 
     >>> import io, time
@@ -185,31 +212,37 @@ class StandardInput:
         stream: TextIO | None = None,
         *,
         label: str = "y",
+        new_data: bool = False,
         faults: Faults | None = None,
     ) -> None:
-        self._problem, self._label, self._faults = problem, label, faults
+        self._problem, self._label, self._new_data, self._faults = problem, label, new_data, faults
+        self._held: list[Sample | None] = []  # taken from the thread, and not yet given away
         self._waiting: queue.Queue[Sample | DataError | None] = queue.Queue(_WAITING)  # None: the end
         self._taken, self._ended = 0, False
         reader = threading.Thread(target=self._read, args=(stream or sys.stdin,), daemon=True, name="standard input")
         reader.start()
 
     @property
-    def mark(self) -> int:
+    def mark(self) -> Mark:
         """How many samples were taken."""
-        return self._taken
+        return {"samples": self._taken}
 
     @property
     def ended(self) -> bool:
         """Whether the stream ended and everything was taken."""
         return self._ended
 
-    def resume(self, mark: int) -> None:
-        """Nothing to do: what was read before the restart does not come again."""
+    def resume(self, mark: Mark) -> None:
+        """Refused where samples were taken before and it is not said that others come now."""
+        if mark.get("samples") and not self._new_data:
+            raise DataError(
+                "standard input: samples were read from it before the restart, and it cannot be known whether the same "
+                "come again. Say --new-data if none of them does, or use a file"
+            )
 
-    def take(self, most: int) -> list[Sample | None]:
+    def take(self, most: int, whole: int = 1) -> list[Sample | None]:
         """The samples that were read by now, at most so many."""
-        samples: list[Sample | None] = []
-        while len(samples) < most and not self._ended:
+        while len(self._held) < most and not self._ended:
             try:
                 item = self._waiting.get_nowait()
             except queue.Empty:
@@ -217,8 +250,9 @@ class StandardInput:
             if item is None:
                 self._ended = True
             else:
-                samples.append(_usable(_given, item, f"sample {self._taken}", self._faults))
-                self._taken += 1
+                self._held.append(_usable(_given, item, f"sample {self._taken + len(self._held)}", self._faults))
+        samples = _give(self._held, most, whole)
+        self._taken += len(samples)
         return samples
 
     def _read(self, stream: TextIO) -> None:
@@ -244,31 +278,34 @@ class Items:
 
     def __init__(self, items: Iterator[Any], problem: Problem, faults: Faults | None) -> None:
         self._items, self._problem, self._faults = items, problem, faults
-        self._mark, self._skip, self._ended = 0, 0, False
+        self._taken, self._skip, self._ended = 0, 0, False
+        self._held: list[Sample | None] = []
 
     @property
-    def mark(self) -> int:
+    def mark(self) -> Mark:
         """How many items were taken."""
-        return self._mark
+        return {"items": self._taken}
 
     @property
     def ended(self) -> bool:
         """Whether the iterator ended."""
         return self._ended
 
-    def resume(self, mark: int) -> None:
+    def resume(self, mark: Mark) -> None:
         """Leave out so many items; they are skipped as they come."""
-        self._mark = self._skip = check_count("mark", mark, least=0)
+        if "items" not in mark:
+            raise _other_data("an iterable")
+        self._taken = self._skip = check_count("mark", mark["items"], least=0)
 
-    def take(self, most: int) -> list[Sample | None]:
+    def take(self, most: int, whole: int = 1) -> list[Sample | None]:
         """The next items, at most so many, up to the first None."""
-        samples: list[Sample | None] = []
-        while len(samples) < most and (item := self._next()) is not None:
+        while len(self._held) < most and (item := self._next()) is not None:
             if self._skip:
                 self._skip -= 1
                 continue
-            samples.append(_usable(self._sample, item, f"item {self._mark}", self._faults))
-            self._mark += 1
+            self._held.append(_usable(self._sample, item, f"item {self._taken + len(self._held)}", self._faults))
+        samples = _give(self._held, most, whole)
+        self._taken += len(samples)
         return samples
 
     def _next(self) -> Any:
@@ -284,6 +321,24 @@ class Items:
         except (TypeError, ValueError):
             raise DataError("a sample must be a pair (x, y)") from None
         return _checked(self._problem, features_of(x, self._problem.feature_shape), y)
+
+
+def _give(held: list[Sample | None], most: int, whole: int) -> list[Sample | None]:
+    """Take samples out of a list: at most so many, and a multiple of `whole`."""
+    count = min(most, len(held)) // whole * whole
+    given, held[:] = held[:count], held[count:]
+    return given
+
+
+def _digest(line: bytes) -> bytes:
+    return hashlib.sha256(line).digest()
+
+
+def _other_data(name: str) -> DataError:
+    return DataError(
+        f"{name}: not the data that were read before the restart, or they were changed. A sample must not be used "
+        "twice: bring the data back as they were, or make a new network for new data"
+    )
 
 
 def from_iterable(iterable: Iterable[Any], problem: Problem, *, faults: Faults | None = None) -> Items:

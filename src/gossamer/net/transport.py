@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+LONGEST_MESSAGE = 64 * 2**20
+"""Bytes in the longest message."""
+
 Receive = Callable[[int, bytes], None]
 """Called with the number of the sender, as the transport authenticated it, and what it sent."""
 

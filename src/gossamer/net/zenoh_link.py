@@ -17,12 +17,9 @@ from typing import Any
 
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.net.certificates import common_name
-from gossamer.net.transport import Receive
+from gossamer.net.transport import LONGEST_MESSAGE, Receive
 
 _LOG = logging.getLogger(__name__)
-
-LONGEST_MESSAGE = 64 * 2**20
-"""Bytes in the longest message: a longer one is refused here and dropped by the receiver."""
 
 _WAITING = (
     8  # messages of one peer that wait for `receive`: then its connection waits, so that no peer fills the memory
