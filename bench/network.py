@@ -1,33 +1,46 @@
-"""How fast learners can talk on this machine: `python -m bench.network` prints what docs/network.md quotes.
+"""How fast learners can talk on this machine: `python -m bench.network` prints what docs/benchmarks.md quotes.
 
-Zenoh alone, in processes that do nothing but send and receive: what a node can hope for at most.
+Zenoh alone, in processes that do nothing but send and receive: what a node can hope for at most. Then nodes, which also
+draw noise, learn, write their ledgers to disk and mix. `--minutes 10` runs nodes for so long and prints their memory.
 """
 
 from __future__ import annotations
 
+import io
 import multiprocessing as mp
+import os
 import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from bench.tools import print_table
+from gossamer import Budget, algorithms, problems, sets, topology
+from gossamer.core import Algorithm
+from gossamer.net import Board, Identity, Ledger, Node, config_digest, from_iterable, prepared
+from gossamer.net.agreed import key_fingerprint
 from gossamer.net.certificates import Authority, common_name
 from gossamer.net.zenoh_link import Files, Link, ZenohTransport
+from gossamer.privacy import SecureNoise
 
 NETWORK = "be7c"
+DIMENSION = 100_000
 SECONDS = 10.0
 RESEND = 0.2  # seconds after which a message counts as lost
 HEADER = 8  # bytes that hold the number of the exchange
 HEADINGS = ("what", "processes", "message", "TLS", "exchanges a second", "MB a second")
 
-Job = Callable[[Link, int, float, Barrier], float]
-"""What one process does, with message size and seconds: gives back how many exchanges a second it made."""
+Job = Callable[[Link, int, float, Barrier], Any]
+"""What one process does, with message size and seconds, and what it gives back."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +51,123 @@ class Rate:
     megabytes: float
 
 
-def main() -> None:
+def main(
+    minutes: Annotated[float, typer.Option(help="Run sixteen nodes for so long instead, and print memory.")] = 0.0,
+) -> None:
+    if minutes:
+        print_memory(minutes)
+    else:
+        print_speeds()
+
+
+def print_speeds() -> None:
+    """Zenoh alone, nodes, and noise alone, in one run."""
     rows = []
     for encrypted in (True, False):
         ring = zenoh_alone(16, 2, 400_000, SECONDS, encrypted=encrypted)
         stream = zenoh_stream(1_000_000, SECONDS, encrypted=encrypted)
         security = "yes" if encrypted else "no"
-        rows.append(["ring in lock-step", "16", "400 KB", security, *cells(ring)])
-        rows.append(["one way, no waiting", "2", "1 MB", security, *cells(stream)])
-    print_table("Zenoh alone, on loop-back", HEADINGS, rows)
+        rows.append(["Zenoh alone, ring in lock-step", "16", "400 KB", security, *cells(ring)])
+        rows.append(["Zenoh alone, one way, no waiting", "2", "1 MB", security, *cells(stream)])
+    rows.append(["Zenoh alone, ring in lock-step", "16", "800 KB", "yes", *cells(zenoh_alone(16, 2, 800_000, SECONDS))])
+    for name, algorithm in (
+        ("d_ogd", "d_ogd"),
+        ("pd_ogd, Gaussian", "pd_ogd"),
+        ("pd_ftgl, 32 gossip steps", "pd_ftgl"),
+    ):
+        rate, _ = nodes_at_work(16, algorithm, SECONDS)
+        size = "400 KB" if algorithm != "pd_ftgl" else "800 KB"
+        rows.append([f"nodes, {name}", "16", size, "yes", *cells(rate)])
+    print_table("Ring on loop-back", HEADINGS, rows)
+    print_table(
+        "Noise alone", ("draws", "exchanges a second of 16 nodes on 2 cores"), [["Gaussian, 100,000", noise_alone()]]
+    )
+
+
+def print_memory(minutes: float) -> None:
+    """Resident memory of sixteen nodes, ten times on the way."""
+    rate, memory = nodes_at_work(16, "pd_ogd", 60 * minutes)
+    rows = [[f"{minute:g}", f"{low:,.0f} to {high:,.0f}"] for minute, low, high in memory]
+    print_table("Resident memory of 16 nodes, pd_ogd, 100,000 coordinates", ("minutes", "MB a node"), rows)
+    print_table("Speed meanwhile", HEADINGS[-2:], [cells(rate)])
+
+
+def example(name: str, nodes: int) -> Algorithm:
+    """An algorithm as nodes run it."""
+    problem, ring = problems.Linear(DIMENSION, domain=sets.L2Ball(1.0)), topology.ring(nodes, weights="lazy")
+    if name == "d_ogd":
+        return prepared(algorithms.d_ogd(problem, ring, step=0.1), allow_no_guarantee=True)
+    options = {"budget": Budget(8.0, 1e-5), "clip": 1.0, "noise": "gaussian", "horizon": 10**7}
+    if name == "pd_ogd":
+        return prepared(algorithms.pd_ogd(problem, ring, **options))
+    return prepared(algorithms.pd_ftgl(problem, ring, **options, block=32, aggregation="independent"))
+
+
+def noise_alone() -> str:
+    """Exchanges a second for which two cores draw the noise of sixteen nodes, by what one core draws."""
+    algorithm = example("pd_ogd", 16)
+    source, (name, spec) = SecureNoise(bytes(32), "bench", "bench"), *algorithm.learner.noise.items()
+    scale = algorithm.scales_of(name)[:1]
+    source.draw(name, spec, scale, 0, 10)
+    begun = time.perf_counter()
+    source.draw(name, spec, scale, 10, 60)
+    return f"{2 * 50 / 16 / (time.perf_counter() - begun):,.1f}"
+
+
+def nodes_at_work(nodes: int, name: str, seconds: float) -> tuple[Rate, list[tuple[float, float, float]]]:
+    """Nodes on a ring in processes of their own, with ledgers on disk: speed, and memory (minute, least, most)."""
+    peers = {i: frozenset({(i + 1) % nodes, (i - 1) % nodes}) for i in range(nodes)}
+    with tempfile.TemporaryDirectory() as folder:
+        work = partial(_node, name, nodes, Path(folder))
+        results = _play(peers, work, 0, seconds, True)
+    speeds = [speed for speed, _, _ in results]
+    sent = sum(megabytes for _, megabytes, _ in results)
+    memory = list(zip(*(samples for _, _, samples in results), strict=True))
+    minutes = [seconds / 60 * (place + 1) / len(memory) for place in range(len(memory))]
+    lows_and_highs = [(minute, min(each), max(each)) for minute, each in zip(minutes, memory, strict=True)]
+    return Rate(sum(speeds) / nodes, sent), lows_and_highs
+
+
+def _node(name: str, nodes: int, folder: Path, link: Link, _size: int, seconds: float, barrier: Barrier) -> Any:
+    """One node: exchanges a second, megabytes a second sent, and its resident memory at ten moments."""
+    algorithm, key = example(name, nodes), SecureNoise.new_key()
+    path = folder / f"{link.learner}.db"
+    identity = Identity(NETWORK * 8, link.learner, config_digest(algorithm), "bench", key_fingerprint(key))
+    Ledger.create(path, identity)
+    board = Board(algorithm.problem, algorithm.guarantee, link.learner, logs=io.StringIO())
+    with Ledger.open(path, keep=64) as ledger:
+        node = Node(
+            algorithm,
+            link.learner,
+            key=key,
+            ledger=ledger,
+            transport=ZenohTransport(link),
+            source=from_iterable([], algorithm.problem),
+            board=board,
+        )
+        barrier.wait(300)
+        thread = threading.Thread(target=node.run, daemon=True)
+        thread.start()
+        while board.numbers()["exchanges"] < 3:  # compiled, connected
+            time.sleep(0.05)
+        barrier.wait(300)
+        begun, before, memory = time.monotonic(), board.numbers(), []
+        for _ in range(10):
+            time.sleep(seconds / 10)
+            memory.append(_resident())
+        passed, after = time.monotonic() - begun, board.numbers()
+        barrier.wait(300)
+        node.stop()
+        thread.join(30)
+    steps = algorithm.mixing.steps
+    speed, bytes_ = ((after[each] - before[each]) / passed for each in ("exchanges", "bytes_sent"))
+    return speed * steps, bytes_ / 1e6, memory
+
+
+def _resident() -> float:
+    """Megabytes that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def cells(rate: Rate) -> list[str]:
@@ -76,10 +197,11 @@ def zenoh_stream(size: int, seconds: float, *, encrypted: bool = True) -> Rate:
     return Rate(received, received * size / 1e6)
 
 
-def _play(peers: Mapping[int, frozenset[int]], job: Job, size: int, seconds: float, encrypted: bool) -> list[float]:
+def _play(peers: Mapping[int, frozenset[int]], job: Job, size: int, seconds: float, encrypted: bool) -> list[Any]:
     """Run a job in a process for every learner, and gather what they give back."""
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload(["bench.tools", "gossamer.net.zenoh_link"])  # imported once, not once a process
+    modules = ["bench.tools", "gossamer.net", "gossamer.algorithms"]  # imported once, not once a process
+    context.set_forkserver_preload(modules)
     with tempfile.TemporaryDirectory() as folder:
         links = loopback_links(peers, Path(folder) if encrypted else None)
         barrier, pipes, processes = context.Barrier(len(links)), [], []
@@ -200,4 +322,4 @@ def _one_way(link: Link, size: int, seconds: float, barrier: Barrier) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

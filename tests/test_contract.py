@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import pkgutil
 import re
+from dataclasses import replace
+from functools import cache, partial
 from typing import get_type_hints
 
 import jax
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gossamer import ConfigurationError, sets, simulate, topology
+from gossamer import ConfigurationError, problems, sets, simulate, topology
 from gossamer.algorithms import REGISTRY
 from gossamer.privacy import FastNoise
 from gossamer.simulation import engine
@@ -21,12 +23,23 @@ from gossamer.simulation.feeding import Chunk, Feeder
 from tests import instances, test_sets
 
 every_algorithm = pytest.mark.parametrize("name", REGISTRY)
-STEPS = 31  # not a multiple of any block, so that steps are left over
+STEPS = 14  # not a multiple of any block, so that steps are left over
+RECORD = ("decisions", "messages")
+SEEDS = (11, 12)
+CHUNK = 16
 
 
-def run(name, *, learners=5, **options):
-    arguments = {"seed": 11, "every": 1, "record": ("decisions", "messages"), "progress": False} | options
-    return simulate(instances.algorithm(name, learners), instances.stream(learners, name=name), STEPS, **arguments)
+# Most of the time goes into compiling. Tests share runs where they can, and compiled programs where they cannot: the
+# same record, measure, seeds and chunk, and as many steps left over, unless that is what the test is about.
+
+
+def fresh_run(name, *, steps=STEPS, learners=5, order=None, **options):
+    algorithm = instances.algorithm(name, learners, order)
+    arguments = {"seed": 11, "every": 1, "record": RECORD, "chunk": CHUNK, "progress": False} | options
+    return simulate(algorithm, instances.stream(learners, order=order, name=name), steps, **arguments)
+
+
+run = cache(fresh_run)
 
 
 def assert_same_run(left, right, **tolerance):
@@ -39,17 +52,16 @@ def assert_same_run(left, right, **tolerance):
         compare(left.transcript[key], right.transcript[key])
 
 
+@cache
 def one_exchange(name):
     """Program, constant, world and inputs of a small instance in the middle of a run."""
     algorithm, stream = instances.algorithm(name), instances.stream(name=name)
     feeder = Feeder(algorithm, stream, (FastNoise(1),))
-    program = engine.Program.of(algorithm, shared=stream.shared, measure="global", record=())
-    block = max(run.block for run in algorithm.schedule.segments(100))
-    inputs = feeder.inputs(Chunk(0, 4, 0, 4, block, 0))
-    world, constant = engine.start(program), feeder.constant()
-    for t in range(3):
-        world, _ = engine.exchange(program, constant, world, for_one_seed(engine.at(inputs, t)))
-    return program, constant, world, for_one_seed(engine.at(inputs, 3))
+    program = engine.Program.of(algorithm, shared=stream.shared, measure="global", record=RECORD)
+    block = max(run.block for run in algorithm.schedule.segments(STEPS))
+    inputs, constant = feeder.inputs(Chunk(0, CHUNK, 0, 4, block, 0)), feeder.constant()
+    worlds, _ = engine.run_chunk(program, constant, engine.start_many(program, 1), inputs, 0, 3)
+    return program, constant, jax.tree.map(lambda leaf: leaf[0], worlds), for_one_seed(engine.at(inputs, 3))
 
 
 def for_one_seed(inputs):
@@ -60,10 +72,11 @@ def for_one_seed(inputs):
 @every_algorithm
 def test_state_keeps_its_shapes_and_dtypes(name):
     program, constant, world, inputs = one_exchange(name)
-    after, _ = engine.exchange(program, constant, world, inputs)
+    after, _ = jax.eval_shape(partial(engine.exchange, program), constant, world, inputs)
+    before = engine.start(program)
     shapes = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)  # noqa: E731
-    assert shapes(after) == shapes(world)
-    assert any(not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (after, world)), strict=True))
+    assert shapes(after) == shapes(world) == shapes(before)
+    assert any(not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (world, before)), strict=True))
 
 
 def disturbed(states, fields):
@@ -101,26 +114,32 @@ def test_decide_is_pure(name):
 
 @every_algorithm
 def test_debug_equals_compiled(name):
-    assert_same_run(run(name), run(name, debug=True), rtol=2e-5, atol=2e-6)
+    assert_same_run(run(name), run(name, debug=True, chunk=None), rtol=2e-5, atol=2e-6)
+
+
+def of_seed(run, index):
+    """One run of several seeds, as if it had been made alone."""
+    fields = ("losses", "consensus", "decisions", "accuracy")
+    one = {field: getattr(run, field)[index] for field in fields if getattr(run, field) is not None}
+    return replace(run, **one, transcript=jax.tree.map(lambda leaf: leaf[index], run.transcript))
 
 
 @every_algorithm
-def test_chunking_changes_nothing(name):
-    """Another chunk length is another compiled program, which may round the last bit differently."""
-    whole = run(name)
-    assert_same_run(run(name, chunk=3), whole, rtol=1e-5, atol=1e-6)
+def test_chunks_and_other_seeds_change_nothing(name):
+    """Another chunk length and more seeds are another compiled program, which may round the last bit differently."""
+    together = run(name, seed=None, seeds=SEEDS, chunk=2)
+    for index, seed in enumerate(SEEDS):
+        assert_same_run(of_seed(together, index), run(name, seed=seed), rtol=1e-5, atol=1e-6)
 
 
 @every_algorithm
-@pytest.mark.parametrize("chunk", [None, 2])
-def test_resumed_equals_uninterrupted(name, chunk, tmp_path):
-    """To the last bit, also when the run was cut in the middle of a chunk and of a row."""
-    algorithm, stream = instances.algorithm(name), instances.stream(name=name)
-    options = {"seed": 11, "record": ("decisions", "messages"), "progress": False, "chunk": chunk}
-    straight = simulate(algorithm, stream, 100, every=3, **options)
+@pytest.mark.parametrize("options", [{"seed": 11}, {"seed": None, "seeds": SEEDS, "chunk": 2}], ids=["one", "chunks"])
+def test_resumed_equals_uninterrupted(name, options, tmp_path):
+    """To the last bit, also when the run was cut in the middle of a chunk and of a row, and with several seeds."""
     path = tmp_path / "checkpoint"
-    simulate(algorithm, stream, 44, every=3, checkpoint=path, **options)
-    resumed = simulate(algorithm, stream, 100, checkpoint=path, **options)
+    straight = fresh_run(name, steps=98, every=7, **options)
+    fresh_run(name, steps=45, every=7, checkpoint=path, **options)
+    resumed = fresh_run(name, steps=98, every=None, checkpoint=path, **options)
     assert path.stat().st_mode & 0o777 == 0o600
     assert_same_run(resumed, straight)
     assert_array_equal(resumed.steps, straight.steps)
@@ -128,20 +147,10 @@ def test_resumed_equals_uninterrupted(name, chunk, tmp_path):
 
 @every_algorithm
 def test_second_call_does_not_compile_again(name):
-    run(name)
+    fresh_run(name)
     compiled = engine.run_chunk._cache_size(), engine.play._cache_size()
-    run(name, seed=12)
+    fresh_run(name, seed=12)
     assert (engine.run_chunk._cache_size(), engine.play._cache_size()) == compiled
-
-
-@every_algorithm
-def test_seeds_together_equal_seeds_alone(name):
-    together = run(name, seed=None, seeds=[11, 12])
-    for index, seed in enumerate((11, 12)):
-        alone = run(name, seed=seed)
-        assert_allclose(together.losses[index], alone.losses, rtol=2e-5, atol=2e-6)
-        for key, values in alone.transcript.items():
-            assert_allclose(together.transcript[key][index], values, rtol=2e-5, atol=2e-6)
 
 
 class RenamedNoise(FastNoise):
@@ -160,16 +169,7 @@ class RenamedNoise(FastNoise):
 def test_renamed_learners_give_renamed_results(name):
     order = list(RenamedNoise.order)
     straight = run(name, measure="local")
-    renamed = simulate(
-        instances.algorithm(name, 5, order),
-        instances.stream(5, order=order, name=name),
-        STEPS,
-        seed=11,
-        every=1,
-        measure="local",
-        progress=False,
-        noise=RenamedNoise,
-    )
+    renamed = fresh_run(name, order=order, measure="local", noise=RenamedNoise)
     assert_allclose(renamed.losses[:, order], straight.losses, rtol=2e-5, atol=2e-6)
     assert_allclose(renamed.decisions[order], straight.decisions, rtol=2e-5, atol=2e-6)
 
@@ -186,7 +186,7 @@ def test_one_learner_alone_works(name):
 @every_algorithm
 def test_learning_beats_not_learning(name):
     """On an easy stream the last rows lose less than playing the first decision for ever."""
-    learned = simulate(instances.algorithm(name), instances.stream(name=name), 200, seed=1, progress=False)
+    learned = run(name, steps=194, seed=1)
     assert learned.losses[-40:].mean() < 0.9 * np.log(2)
 
 
@@ -279,7 +279,7 @@ def test_every_topology_runs_and_debug_equals_compiled(name):
         with pytest.raises(ConfigurationError, match="doubly stochastic weights"):
             REGISTRY["d_ogd"].make(instances.problem(), net, step=0.1)
         return
-    algorithm = REGISTRY["d_ogd"].make(instances.problem(), net, step=0.1)
+    algorithm = REGISTRY["d_ogd"].make(problems.Linear(instances.DIM), net, step=0.1)  # few operations: fast to compile
     stream = instances.stream(net.learners, steps=4)
     compiled, stepped = (
         simulate(algorithm, stream, 4, seed=0, every=1, progress=False, debug=debug) for debug in (False, True)

@@ -281,7 +281,7 @@ def test_trees_of_depth_2_against_numpy(options):
 
 def test_an_expert_drawn_from_the_mixture_has_its_expected_loss():
     """The same choices, drawn experts of 150 runs: their frequencies, at a false alarm of 1e-4 (chi-square)."""
-    options = {"horizon": 2**6, "budget": Budget(60.0), "trees": 2}
+    options = {"horizon": 2**5, "budget": Budget(60.0), "trees": 2}
 
     class SameChoices(FastNoise):
         def draw(self, name, spec, scales, start, stop):
@@ -289,7 +289,7 @@ def test_an_expert_drawn_from_the_mixture_has_its_expected_loss():
             return FastNoise.draw(source, name, spec, scales, start, stop)
 
     stream = streams.stochastic_experts(1, 5, seed=2)
-    run = partial(simulate, steps=2**6, noise=SameChoices, record=["decisions", "broadcasts"], progress=False)
+    run = partial(simulate, steps=2**5, noise=SameChoices, record=["decisions", "broadcasts"], progress=False)
     mixture, expert = (fed_ope_stoch(5, 1, play=play, **options) for play in ("mixture", "expert"))
     assert mixture.guarantee == expert.guarantee
     mixed, drawn = run(mixture, stream, seed=0), run(expert, stream, seeds=range(150))
@@ -306,7 +306,7 @@ def test_an_expert_drawn_from_the_mixture_has_its_expected_loss():
 
 def test_sums_of_blocks_name_the_same_experts():
     """The same losses of 0 and 1 and the same noise, for each client and for all of them together."""
-    dim, clients, horizon = 4, 3, 2**6
+    dim, clients, horizon = 4, 3, 2**5
     made = fed_ope_stoch(dim, clients, horizon=horizon, budget=Budget(5.0), trees=1)
     x = streams.stochastic_experts(clients, dim, seed=0).read(0, horizon).x
     blocks = [run.block for run in made.schedule.segments(horizon) for _ in range(run.exchanges)]

@@ -175,6 +175,12 @@ class Board:
         shown.setflags(write=False)
         self._published = (int(exchange), shown)  # one assignment: readers see the old pair or the new one
 
+    def numbers(self) -> dict[str, float]:
+        """All counters and gauges; dropped frames by reason."""
+        with self._lock:
+            drops = {f"frames_dropped {reason}": count for reason, count in self._drops.items()}
+            return {**self._counts, **self._gauges, **drops}
+
     def prometheus(self) -> str:
         """All metrics in the text format 0.0.4."""
         with self._lock:

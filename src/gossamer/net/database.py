@@ -17,7 +17,7 @@ from gossamer.net.witness import lock
 _APPLICATION = 0x476F7373  # "Goss": tells a ledger from other databases
 _VERSION = 1
 _PAGE = 16384  # measured: a message of 400 KB costs a fifth less than with pages of 4 KB, a small one as much
-_WAL_BYTES = 1 << 22  # the log is copied into the database when it is this long: it holds old states until then
+_WAL_BYTES = 1 << 24  # the log is copied into the database when it is this long: it holds old states until then
 _RECEIVERS = 1 << 24
 _COLUMNS = "number, time, kind, exchange, step, run, spent, bytes, message, state, note, previous, hash"
 _SCHEMA = """

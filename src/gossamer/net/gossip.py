@@ -16,7 +16,7 @@ Where noise is added after gossip a missing message ends the gossip of that exch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,8 +56,13 @@ class Gossip(ABC):
         """What was made of the messages: one tuple, or two where the iterate before counts too."""
 
     def arrays(self) -> list[Any]:
-        """All that cannot be read in the message that was sent, as lists and dictionaries of arrays."""
+        """All of the first step that cannot be read in the message that was sent: lists and dictionaries of arrays."""
         return []
+
+    @property
+    def told_by_messages(self) -> bool:
+        """Whether a later step can be restored from this one's `arrays` and the messages since."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,10 @@ class Accelerated(Gossip):
         mean = _weighted(self.now, around, arrived)
         if set(around.hears) - set(arrived):
             return Accelerated(mean, self.now, self.theta)
-        after = tuple(new + self.theta * (new - old) for new, old in zip(mean, self.before, strict=True))
-        return Accelerated(after, self.now, self.theta)
+        for new, old in zip(mean, self.before, strict=True):
+            np.multiply(new, 1 + self.theta, out=new)
+            np.subtract(new, np.multiply(old, self.theta, dtype=np.float64), out=new)
+        return Accelerated(mean, self.now, self.theta)
 
     def heard(self) -> tuple[Values, ...]:
         """The last two iterates."""
@@ -165,6 +172,11 @@ class Cumulative(Gossip):
         """What it holds."""
         return (self.now,)
 
+    @property
+    def told_by_messages(self) -> bool:
+        """No: what arrived is not in it."""
+        return False
+
     def arrays(self) -> list[Any]:
         """All sums."""
         sums = ({who: list(each) for who, each in sums.items()} for sums in (self.sent, self.got))
@@ -195,20 +207,32 @@ class GivenUp(Gossip):
         return self.zeros, self.zeros
 
 
-def restored(kind: str, arrays: list[Any], sent: Values, theta: float) -> Gossip:
-    """The gossip of this class that sent this message, and whose `arrays` these are; zeros where it sent none.
+def restored(kind: str, arrays: list[Any], sent: Sequence[Values | None], theta: float) -> Gossip:
+    """The gossip of this class that sent these messages, and whose `arrays` at the first of these steps these are.
+
+    Args:
+        kind: name of the class.
+        arrays: of the step at which they were kept.
+        sent: the messages of that step and of those since; None where there was none.
+        theta: of accelerated gossip.
 
     >>> gossip = Accelerated((np.ones(1),), (np.zeros(1),), theta=0.5)
-    >>> restored("Accelerated", gossip.arrays(), gossip.now, theta=0.5) == gossip
+    >>> restored("Accelerated", gossip.arrays(), [gossip.now], theta=0.5) == gossip
     True
     """
-    if kind == "Accelerated":
-        return Accelerated(sent, tuple(arrays[0]), theta)
     if kind == "Cumulative":
         now, given, got, alone, kept = arrays
         gave, took = ({who: tuple(each) for who, each in sums.items()} for sums in (given, got))
         return Cumulative(tuple(now), gave, took, alone, kept)
-    return Averaging(sent) if kind == "Averaging" else GivenUp(sent)
+    *earlier, last = sent
+    if last is None or kind == "GivenUp":
+        first = next((values for values in sent if values is not None), ())
+        return GivenUp(tuple(np.zeros_like(value) for value in first))
+    if kind == "Averaging":
+        return Averaging(last)
+    before = earlier[-1] if earlier else tuple(arrays[0])
+    assert before is not None
+    return Accelerated(last, before, theta)
 
 
 def after_step(gossip: Gossip, around: Neighbourhood, arrived: Mapping[int, Values], missing: Missing | None) -> Gossip:
@@ -226,9 +250,11 @@ def after_step(gossip: Gossip, around: Neighbourhood, arrived: Mapping[int, Valu
 def _weighted(now: Values, around: Neighbourhood, arrived: Mapping[int, Values]) -> Values:
     own = around.own + sum(weight for sender, weight in around.hears.items() if sender not in arrived)
     total = _times(own, now)
+    part = tuple(np.empty_like(value) for value in total)  # one place for all products: large arrays are dear to make
     for sender, weight in around.hears.items():
-        if sender in arrived:
-            total = _added(total, _times(weight, arrived[sender]))
+        for sum_, product, value in zip(total, part, arrived.get(sender, ()), strict=False):
+            np.multiply(value, weight, out=product, dtype=np.float64)
+            np.add(sum_, product, out=sum_)
     return total
 
 

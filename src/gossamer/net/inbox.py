@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ class Inbox:
 
     >>> inbox = Inbox(steps=1)
     >>> inbox.move_to(Position(3, 0))
-    >>> [inbox.add(Frame("message", 1, exchange, 0), b"...") for exchange in (3, 2, 3, 99)]
+    >>> [inbox.add(Frame("message", 1, exchange, 0)) for exchange in (3, 2, 3, 99)]
     ['', 'late', 'duplicate', 'early']
     >>> inbox.lacking([1, 2]), inbox.seen(1)
     ([2], Position(exchange=99, step=0))
@@ -40,7 +39,7 @@ class Inbox:
 
     def __init__(self, steps: int) -> None:
         self._steps, self._here = steps, Position(0, 0)
-        self._frames: dict[Position, dict[int, tuple[Frame, bytes]]] = {}
+        self._frames: dict[Position, dict[int, Frame]] = {}
         self._voids: dict[int, Position] = {}
         self._seen: dict[int, Position] = {}
 
@@ -49,7 +48,7 @@ class Inbox:
         self._here = position
         self._frames = {where: frames for where, frames in self._frames.items() if where >= position}
 
-    def add(self, frame: Frame, data: bytes) -> str:
+    def add(self, frame: Frame) -> str:
         """Keep a frame; the answer is empty, or says why it was dropped."""
         where = Position(frame.exchange, frame.step)
         if frame.kind == "void":
@@ -60,10 +59,10 @@ class Inbox:
             return "late"
         if self._row(where) > self._row(self._here) + AHEAD:
             return "early"
-        known, digest = self._frames.setdefault(where, {}), hashlib.sha256(data).digest()
+        known = self._frames.setdefault(where, {})
         if frame.sender in known:
-            return "duplicate" if known[frame.sender][1] == digest else "other_payload"
-        known[frame.sender] = (frame, digest)
+            return "duplicate" if _same(known[frame.sender], frame) else "other_payload"
+        known[frame.sender] = frame
         return ""
 
     def seen(self, sender: int) -> Position:
@@ -86,7 +85,7 @@ class Inbox:
     def arrived(self, senders: Collection[int]) -> dict[int, Frame]:
         """The messages of the current step, by sender."""
         known = self._frames.get(self._here, {})
-        return {sender: known[sender][0] for sender in senders if sender in known}
+        return {sender: known[sender] for sender in senders if sender in known}
 
     def _void(self, sender: int) -> bool:
         exchange, step = self._voids.get(sender, NEVER)
@@ -94,3 +93,7 @@ class Inbox:
 
     def _row(self, position: Position) -> int:
         return position.exchange * self._steps + position.step
+
+
+def _same(one: Frame, other: Frame) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one.values, other.values, strict=True))

@@ -25,7 +25,7 @@ from gossamer.net.zenoh_link import ZenohTransport
 from gossamer.privacy import Budget
 from gossamer.problems import Problem
 
-_LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 64, 4096, 8, 2**26
+_LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
 _LONGEST_LOG = 2**20
 
 

@@ -144,6 +144,7 @@ class Ledger:
             raise LedgerError(f"{self.path}: the first or the last row is missing or was changed.")
         self.identity = identity_of(genesis)
         self.last = last
+        self._stated = self._row("WHERE state != '' ORDER BY number DESC")
         self._read_secret()
         query = "SELECT exchange, step, number FROM rows WHERE number >= ? AND message != '' ORDER BY number"
         found = self._database.execute(query, (self._kept("min") or last.number,))
@@ -214,7 +215,7 @@ class Ledger:
         step: int,
         spent: Sequence[Spent],
         messages: Mapping[int, bytes],
-        state: bytes,
+        state: bytes | None,
     ) -> Row:
         """Write down what is about to be sent; only when this has returned may it be sent.
 
@@ -225,12 +226,14 @@ class Ledger:
             spent: what every mechanism has cost, this release included; never less than before. Gossip that costs
                 nothing more may leave it empty.
             messages: receiver to bytes; the receiver -1 stands for all.
-            state: of the learner, after this step.
+            state: of the learner, after this step. Gossip that changes nothing of it says None.
         """
         check_choice("kind", kind, Sends)
+        if state is None and kind == "release":
+            raise ConfigurationError("state", None, "bytes with every release")
         exchange, step = check_count("exchange", exchange, least=0), check_count("step", step, least=0)
         sent = sorted((check_count("receiver", who, ALL, MOST_RECEIVER), data) for who, data in messages.items())
-        for data in (state, *(data for _, data in sent)):
+        for data in (b"" if state is None else state, *(data for _, data in sent)):
             _require_bytes(data)
         with self._turn:
             costs = tuple(spent) or (self.last.spent if kind == "gossip" else ())
@@ -242,7 +245,8 @@ class Ledger:
                     (place(row.number, who), self._closed(data, _about(row.run, row.number, who))) for who, data in sent
                 )
                 self._database.executemany("INSERT INTO outbox VALUES (?, ?)", stored)
-                self._put_state(row, state)
+                if state is not None:
+                    self._put_state(row, state)
             self._numbers[exchange, step] = row.number
             while len(self._numbers) > self._keep:
                 del self._numbers[next(iter(self._numbers))]
@@ -303,6 +307,7 @@ class Ledger:
             if self._witness:
                 self._witness.record(Mark(row.number, row.hash))
         self.last = row
+        self._stated = row if row.state else self._stated
         self._broken = False
 
     def _put_state(self, row: Row, state: bytes) -> None:
@@ -322,12 +327,17 @@ class Ledger:
             return self._unsealed(found[1], _about(self.last.run, *unplace(found[0]))) if found else None
 
     def state(self) -> bytes | None:
-        """The last committed state; None before the first. One that is not the last row's is refused."""
+        """The last committed state; None before the first. One that is not that of its row is refused."""
         with self._turn, database_errors(self.path):
             found = self._database.execute("SELECT data FROM state").fetchone()
-            state = self._unsealed(found[0], _about(self.last.run, self.last.number)) if found else None
-            if self.last.state != ("" if state is None else self._digest(self.last.number, [(_STATE, state)])):
-                raise LedgerError(f"row {self.last.number}: the stored state is not the one of the last row.")
+            row = self._stated
+            if row is None or found is None:
+                if row or found:
+                    raise LedgerError(f"row {self.last.number}: the stored state is missing or out of place.")
+                return None
+            state = self._unsealed(found[0], _about(row.run, row.number))
+            if row.state != self._digest(row.number, [(_STATE, state)]):
+                raise LedgerError(f"row {row.number}: the stored state is not the one of this row.")
             return state
 
     def rows(self, first: int = -(2**63)) -> Iterator[Row]:

@@ -188,11 +188,13 @@ class Node:
             self._greet(self.pace.patience, answers=0)
             self.board.state = "running"
             return
-        facts = packing.unpack(stored)
-        self._committed = Position(*facts["position"])
-        self._state = self._me.restored(facts["state"])
+        facts, last = packing.unpack(stored), self.ledger.last
+        self._committed = Position(last.exchange, last.step)
+        steps = range(facts["step"], last.step + 1)
+        sent = [self._sent(Position(last.exchange, step)) for step in steps]
+        self._state = self._me.restored(facts["state"], sent[0] or ())
         kind, arrays = facts["gossip"]
-        self._gossip = restored(kind, arrays, self._sent(self._committed), self._me.theta)
+        self._gossip = restored(kind, arrays, sent, self._me.theta)
         self._inbox.restore_seen(facts["seen"])
         self.source.resume(facts["mark"])
         self.board.log("resumed", exchange=self._committed.exchange)
@@ -259,7 +261,8 @@ class Node:
             frames = {ALL: self._format.encode(Frame("void", self.learner, *position))}
         spent = self._spent(position.exchange + 1)
         self._committed = position
-        self.ledger.commit(kind, *position, spent, frames, self._packed(heard=False))
+        known = kind == "gossip" and self._gossip.told_by_messages
+        self.ledger.commit(kind, *position, spent, frames, None if known else self._packed(outgoing.get(ALL, ())))
         self.board.count("commit_seconds", time.monotonic() - begun)
         if kind == "release":
             self._show_spent(spent)
@@ -342,7 +345,7 @@ class Node:
         self.board.state = "exhausted"
         self.board.log(why, exchange=exchange)
         if exchange and not self.ledger.ended:
-            self.ledger.finish(self._packed(heard=True))
+            self.ledger.finish(self._packed((), heard=True))
 
     def _within(self, budget: Budget, exchanges: int) -> bool:
         """Whether earlier runs and so many exchanges of this one stay within a budget."""
@@ -380,23 +383,22 @@ class Node:
         else:
             self.board.publish(exchange, decision)
 
-    def _sent(self, position: Position) -> Values:
-        """The values of the message that the ledger holds of a step; zeros where none was sent to all alike."""
+    def _sent(self, position: Position) -> Values | None:
+        """The values of the message of a step that went to all alike; None where there was none."""
         data = self.ledger.message(*position, ALL)
         frame = None if data is None else self._format.decode(data, self.learner)
-        if frame is None or frame.kind != "message":
-            return tuple(np.zeros(leaf.shape) for leaf in self._me.leaves)
-        return frame.values
+        return frame.values if frame is not None and frame.kind == "message" else None
 
-    def _packed(self, *, heard: bool) -> bytes:
+    def _packed(self, said: Values, *, heard: bool = False) -> bytes:
+        """All that a restart needs beside the messages; `said`: the one that is committed with it."""
         assert self._gossip is not None
         return packing.pack(
             {
-                "position": self._committed,
+                "step": self._committed.step,
                 "heard": heard,
                 "mark": self.source.mark,
                 "seen": self._inbox.all_seen(),
-                "state": self._me.stored(self._state),
+                "state": self._me.stored(self._state, said),
                 "gossip": [type(self._gossip).__name__, self._gossip.arrays()],
             }
         )
@@ -436,7 +438,7 @@ class Node:
             return None
         if frame.kind == "seen":
             return self._check_seen(frame)
-        reason = self._inbox.add(frame, data)
+        reason = self._inbox.add(frame)
         if reason:
             return self._drop(sender, reason)
         return self.board.count("messages_received") if frame.kind == "message" else None

@@ -131,18 +131,22 @@ class Participant:
             heard = Pair(heard, self._message(before[0] if before else now))
         return _listen(self.algorithm.learner, state, heard)
 
-    def stored(self, state: State) -> list[Any]:
-        """The arrays of a state after `release`; None where nothing later depends on one, as on a raw gradient."""
-        leaves = jax.tree.leaves(state)
-        return [leaf if needed else None for leaf, needed in zip(leaves, self._needed, strict=True)]
+    def stored(self, state: State, said: Values) -> list[Any]:
+        """What must be kept of a state after `release`, beside the message that was said.
 
-    def restored(self, stored: list[NDArray[Any] | None]) -> State:
-        """The state of which these are the arrays that matter."""
-        leaves, tree = jax.tree.flatten(jax.eval_shape(self.start))
-        each = [
-            np.zeros(leaf.shape, leaf.dtype) if given is None else given
-            for leaf, given in zip(leaves, stored, strict=True)
-        ]
+        For each of its arrays: the array; the number of the message's array that it equals; or None where nothing later
+        depends on it, as on a raw gradient.
+        """
+        leaves = zip(map(np.asarray, jax.tree.leaves(state)), self._needed, strict=True)
+        return [_reference(leaf, said) if needed else None for leaf, needed in leaves]
+
+    def restored(self, stored: list[Any], said: Values) -> State:
+        """The state that was `stored`, with the message that was said."""
+        shapes, tree = jax.tree.flatten(jax.eval_shape(self.start))
+        each = []
+        for shape, kept in zip(shapes, stored, strict=True):
+            found = np.zeros(shape.shape) if kept is None else said[kept] if isinstance(kept, int) else kept
+            each.append(np.asarray(found, shape.dtype))
         return jax.tree.unflatten(tree, each)
 
     @cached_property
@@ -199,6 +203,14 @@ class Participant:
             for name, spec in self._specs.items()
         }
         self._chunk = _Chunk(exchange, public, noise)
+
+
+def _reference(leaf: NDArray[Any], said: Values) -> NDArray[Any] | int:
+    """The number of the array of a message that is the same to the last bit, or else the array."""
+    for number, value in enumerate(said):
+        if leaf.dtype == value.dtype and leaf.shape == value.shape and leaf.tobytes() == value.tobytes():
+            return number
+    return leaf
 
 
 def _arrays(tree: Any) -> Values:
