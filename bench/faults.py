@@ -81,7 +81,7 @@ def _apart(sender: int, receiver: int, seconds: float) -> bool:
     return BEGINS < seconds < BEGINS + PARTITION and (sender in FAR[0]) != (receiver in FAR[0])
 
 
-NAMESPACE_HEADINGS = ("exchanges", "before", "while apart", "with one missing", "last of them", "status")
+NAMESPACE_HEADINGS = ("exchanges", "before", "while apart", "missing, logged", "last of them", "status")
 
 
 def namespaces() -> list[list[str]]:

@@ -148,6 +148,7 @@ class Member:
     key: bytes
     played: dict[int, np.ndarray] = field(default_factory=dict)
     error: BaseException | None = None
+    ended: str = ""
 
 
 class Silent:
@@ -221,6 +222,7 @@ def run_all(members: list[Member], seconds: float = 120.0) -> None:
         time.sleep(0.02)
     late = [member.node.learner for member in members if _going(member)]
     for member in members:
+        member.ended = member.node.board.state
         member.node.stop()
     for thread in threads:
         thread.join(10.0)

@@ -519,10 +519,24 @@ def test_a_witness_that_was_left_behind(tmp_path):
     open_with(path, witness).close()
 
 
-def test_a_crash_between_the_start_row_and_its_witness(tmp_path):
+def test_a_run_that_has_begun_without_a_witness_is_a_copy(tmp_path):
     begun(tmp_path / "node").close()
-    open_with(tmp_path / "node" / "ledger.db", tmp_path / "witness").close()
-    assert Witness(tmp_path / "witness").read().number == 2
+    with pytest.raises(LedgerError, match="no witness for a ledger whose run has begun"):
+        open_with(tmp_path / "node" / "ledger.db", tmp_path / "witness")
+
+
+def test_gossip_that_changes_no_state_keeps_it(tmp_path):
+    ledger = begun(tmp_path / "node")
+    ledger.commit("release", 0, 0, (), {ALL: b"one"}, b"the state")
+    ledger.commit("gossip", 0, 1, (), {ALL: b"two"}, None)
+    assert ledger.state() == b"the state"
+    ledger.verify()
+    with pytest.raises(ConfigurationError, match="state"):
+        ledger.commit("release", 1, 0, (), {ALL: b"three"}, None)
+    ledger.close()
+    with Ledger.open(tmp_path / "node" / "ledger.db") as again:
+        assert again.state() == b"the state"
+        again.verify()
 
 
 def test_rewritten_from_the_beginning_is_found_by_the_witness(tmp_path):

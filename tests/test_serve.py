@@ -210,7 +210,7 @@ def test_no_prediction_for_nothing(board):
 
 def test_log_lines_are_json(board, logs):
     board.log("started", run="abc", horizon=None)
-    board.log("exchange", exchange=np.int64(3), seconds=0.5, epsilon_spent=math.inf)
+    board.log("budget_used_up", exchange=np.int64(3), epsilon_spent=math.inf)
     board.log("frame_dropped", reason="late", sender=1)
     first, second, third = map(json.loads, logs.getvalue().splitlines())
     assert abs(first.pop("time") - time.time()) < 60

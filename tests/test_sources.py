@@ -62,7 +62,7 @@ def test_a_file_is_followed_from_before_it_exists(tmp_path):
             file.write(text)
             file.flush()
             assert labels(source.take(5)) == expected
-    assert source.mark == path.stat().st_size
+    assert source.mark["byte"] == path.stat().st_size
     assert not source.ended
 
 
@@ -83,7 +83,7 @@ def test_restarts_lose_and_repeat_nothing(tmp_path_factory, contents, sizes):
     path = tmp_path_factory.mktemp("restart") / "s.jsonl"
     path.write_text("".join(contents))
     whole = FollowedFile(path, TWO).take(100)
-    pieces, mark = [], 0
+    pieces, mark = [], FollowedFile(path, TWO).mark
     for size in sizes:
         source = FollowedFile(path, TWO)
         source.resume(mark)
@@ -135,10 +135,37 @@ def test_the_kind_comes_from_the_name_or_is_said(tmp_path):
     assert labels(FollowedFile(path, TWO, "jsonl").take(1)) == [1]
 
 
-def test_marks_are_whole_numbers(tmp_path):
-    for source in (FollowedFile(tmp_path / "s.csv", TWO), from_iterable([], TWO)):
-        with pytest.raises(ConfigurationError, match="mark"):
-            source.resume(-1)
+def test_marks_of_other_data_are_refused(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_text(line([1, 2]) + line([3, 4], 0))
+    source = FollowedFile(path, TWO)
+    source.take(1)
+    again = FollowedFile(path, TWO)
+    again.resume(source.mark)
+    assert labels(again.take(5)) == [0]
+    for contents in (line([1, 3]) + line([3, 4], 0), ""):  # replaced, or gone
+        path.write_text(contents)
+        with pytest.raises(DataError, match="not the data that were read before"):
+            FollowedFile(path, TWO).resume(source.mark)
+    other = tmp_path / "other.jsonl"
+    other.write_text(line([1, 2]) * 2)
+    with pytest.raises(DataError, match="not the data"):
+        FollowedFile(other, TWO).resume(source.mark)
+    with pytest.raises(DataError, match="not the data"):
+        from_iterable([], TWO).resume(source.mark)
+
+
+def test_whole_batches_only(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(line([n, 0], n % 2) for n in range(5)))
+    batches = [FollowedFile(path, TWO), from_iterable([([n, 0], n % 2) for n in range(5)], TWO)]
+    stream = StandardInput(TWO, io.StringIO(path.read_text()))
+    time.sleep(0.2)  # read by a thread
+    for source in (*batches, stream):
+        assert [labels(source.take(4, whole=2)) for _ in range(2)] == [[0, 1, 0, 1], []]
+    with path.open("a") as file:
+        file.write(line([5, 0], 1))
+    assert labels(batches[0].take(4, whole=2)) == [0, 1]
 
 
 def test_lines_that_are_too_long(tmp_path, monkeypatch):
@@ -325,9 +352,11 @@ def test_standard_input_is_the_default(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(line([1, 2]) + "\n" + line([3, 4], 0).rstrip()))
     source = StandardInput(TWO)
     assert labels(everything(source)) == [1, 0]
-    assert source.mark == 2
-    source.resume(0)
     assert source.take(5) == []
+    with pytest.raises(DataError, match="--new-data"):
+        StandardInput(TWO, io.StringIO("")).resume(source.mark)
+    StandardInput(TWO, io.StringIO("")).resume({"samples": 0})
+    StandardInput(TWO, io.StringIO(""), new_data=True).resume(source.mark)
 
 
 def test_a_fast_writer_waits(monkeypatch):
@@ -374,17 +403,17 @@ def test_items_are_taken_up_to_the_first_none():
     assert not source.ended
     assert labels(source.take(5)) == [0, 1]
     assert source.ended
-    assert source.mark == 3
+    assert source.mark == {"items": 3}
 
 
 def test_a_resumed_iterator_skips_what_was_taken():
     items = [([1, 2], 1), None, ([3, 4], 0), ([5, 6], 1)]
     source = from_iterable(items, TWO)
-    source.resume(2)
-    assert source.mark == 2
+    source.resume({"items": 2})
+    assert source.mark == {"items": 2}
     assert source.take(5) == []
     assert_array_equal(source.take(5)[0][0], np.float32([5, 6]))
-    assert source.mark == 3
+    assert source.mark == {"items": 3}
 
 
 @pytest.mark.parametrize(

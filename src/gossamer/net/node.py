@@ -37,7 +37,7 @@ from gossamer.net.inbox import NEVER, Inbox, Position
 from gossamer.net.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.participant import Participant, State
-from gossamer.net.sources import Sample, Source, block_of
+from gossamer.net.sources import Sample, Source, block_of, label_type
 from gossamer.net.transport import Transport
 from gossamer.privacy import Budget, accounting, compose
 from gossamer.problems import Block
@@ -181,6 +181,10 @@ class Node:
             self.ledger.begin(secrets.token_hex(16), self.algorithm.guarantee)
         assert self.ledger.run is not None
         self._me.noise = noise_of(self.algorithm, self._key, self.ledger.run)
+        problem, rows = self.algorithm.problem, block_at(self.algorithm.schedule, 1) * self.algorithm.batch
+        self._me.warm_up(
+            Block(np.zeros((rows, *problem.feature_shape), np.float32), np.zeros(rows, label_type(problem)))
+        )
         stored = self.ledger.state()
         if stored is None:
             self._state = self._me.start()
@@ -259,7 +263,7 @@ class Node:
         }
         if isinstance(self._gossip, GivenUp):
             frames = {ALL: self._format.encode(Frame("void", self.learner, *position))}
-        spent = self._spent(position.exchange + 1)
+        spent = self._spent(position.exchange + 1) if kind == "release" else ()  # gossip costs nothing more
         self._committed = position
         known = kind == "gossip" and self._gossip.told_by_messages
         self.ledger.commit(kind, *position, spent, frames, None if known else self._packed(outgoing.get(ALL, ())))
@@ -286,7 +290,7 @@ class Node:
             now = time.monotonic()
             if now >= ask_at:
                 self._ask(waiting, position)
-                ask_at, pause = now + pause, min(2 * pause, 1.0)
+                ask_at, pause = now + pause, min(2 * pause, 1.0, self.pace.deadline / 4)
             self._look(min(ask_at - now, self.pace.deadline))
         self.board.count("waiting_seconds", time.monotonic() - begun)
         arrived = self._inbox.arrived(senders)

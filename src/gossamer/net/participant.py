@@ -104,6 +104,11 @@ class Participant:
         """The state before the first exchange."""
         return _start(self.algorithm.learner, jnp.asarray(self.learner))
 
+    def warm_up(self, block: Block) -> None:
+        """Compile everything, so that no neighbour has to wait for it: one exchange of which nothing stays."""
+        gossip, state = self.release(self.start(), block, 0)
+        self.decide(self.listen(state, gossip), 0)
+
     def decide(self, state: State, exchange: int) -> NDArray[np.float32]:
         """What is played until this exchange speaks."""
         return np.asarray(_decide(self.algorithm.learner, state, self._now("decide", exchange)))

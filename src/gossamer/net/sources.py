@@ -372,7 +372,7 @@ def block_of(problem: Problem, samples: Sequence[Sample | None], rows: int) -> B
             "use Logistic, Hinge, LeastSquares, Linear or Softmax",
         )
     x = np.zeros((rows, *problem.feature_shape), np.float32)
-    y = np.zeros(rows, _label_type(problem))
+    y = np.zeros(rows, label_type(problem))
     for row, (features, label) in present:
         x[row], y[row] = features, label
     return Block(x, y)
@@ -458,7 +458,8 @@ def _label_of(problem: Problem, label: Any) -> Array:
     return as_single(number)[0] if not problem.classifies else number.astype(np.int32)
 
 
-def _label_type(problem: Problem) -> type[np.generic]:
+def label_type(problem: Problem) -> type[np.generic]:
+    """The dtype of a problem's labels."""
     return np.int32 if problem.classifies else np.float32
 
 

@@ -1,0 +1,240 @@
+"""What a node does with neighbours that are away, slow or rude, at its end, and after a restart; in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from gossamer import Budget, algorithms, problems, sets, topology
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.net import Pace, config_digest, prepared
+from gossamer.net.agreed import frame_format
+from gossamer.net.costs import Cost
+from gossamer.net.frames import Frame
+from gossamer.net.gossip import Cumulative
+from gossamer.net.participant import Participant
+from gossamer.privacy import Pure, SecureNoise
+from gossamer.problems import Block
+from tests.networks import Hub, Member, _run, make_member, run_all
+
+PROBLEM = problems.Logistic(3, feature_bound=1.0, domain=sets.L2Ball(2.0))
+SAMPLES = [(np.array([0.5, -0.25, 1.0], np.float32), 1)] * 400
+QUICK = Pace(deadline=0.3, patience=0.6, retry=0.02)
+
+
+def private(network: Any = None, **options: Any) -> Any:
+    given = {"budget": Budget(1.0), "clip": 1.0, "step": 0.1, **options}
+    return prepared(algorithms.pd_ogd(PROBLEM, network or topology.ring(3), **given))
+
+
+def members(folder: Path, algorithm: Any, hub: Hub, among: Any = None, **options: Any) -> list[Member]:
+    options = {"pace": QUICK, "exchanges": 30, "samples": SAMPLES, **options}
+    samples = options.pop("samples")
+    chosen = range(algorithm.learners) if among is None else among
+    return [make_member(folder / str(i), algorithm, i, hub.transport(i), samples, **options) for i in chosen]
+
+
+def start(member: Member) -> threading.Thread:
+    thread = threading.Thread(target=_run, args=(member,), daemon=True)
+    thread.start()
+    return thread
+
+
+def until(condition: Any, seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_a_dead_node_costs_its_neighbours_one_deadline_and_others_nothing(tmp_path: Path) -> None:
+    alive = members(tmp_path, private(topology.ring(6)), Hub(), among=range(1, 6))
+    begun = time.monotonic()
+    run_all(alive)
+    assert time.monotonic() - begun < 30 * QUICK.deadline
+    missing = [member.node.board.numbers()["missing"] for member in alive]
+    assert missing == [30, 0, 0, 0, 30]
+
+
+@pytest.mark.parametrize("period", [0.0, 0.02])
+def test_a_node_that_was_away_catches_up(tmp_path: Path, period: float) -> None:
+    hub, pace = Hub(), Pace(deadline=0.2, patience=5.0, retry=0.02, period=period)
+    three = members(tmp_path, private(), hub, pace=pace, exchanges=None)
+    threads = [start(member) for member in three]
+    until(lambda: len(three[2].played) > 10)
+    three[2].node.stop()
+    threads[2].join(10)
+    three[2].node.ledger.close()
+    left = max(three[2].played)
+    until(lambda: max(three[0].played) > left + 25)
+    again = make_member(
+        tmp_path / "2", private(), 2, hub.transport(2), SAMPLES, key=three[2].key, pace=pace, exchanges=None
+    )
+    threads.append(start(again))
+    until(lambda: max(again.played, default=0) > left + 40)
+    time.sleep(0.3)
+    apart = max(three[0].played) - max(again.played)
+    for member in (*three[:2], again):
+        member.node.stop()
+    assert abs(apart) <= 2
+    assert sorted(again.played) == list(range(min(again.played), max(again.played) + 1))
+    assert min(again.played) <= left + 1
+
+
+def test_a_flood_neither_stops_a_node_nor_keeps_it_from_stopping(tmp_path: Path) -> None:
+    algorithm, hub, done = private(), Hub(), threading.Event()
+    three = members(tmp_path, algorithm, hub, exchanges=None)
+    threads = [start(member) for member in three]
+    until(lambda: len(three[0].played) > 3)
+    frames = frame_format(algorithm, "0" * 32, three[0].node._me.leaves)
+    want = frames.encode(Frame("want", 1, 0, 0))
+
+    def flood() -> None:
+        while not done.is_set():
+            hub.receivers.get(0, lambda *_: None)(1, want)
+
+    flooding = threading.Thread(target=flood, daemon=True)
+    flooding.start()
+    before = len(three[0].played)
+    until(lambda: len(three[0].played) > before + 5)
+    three[0].node.stop()
+    threads[0].join(3)
+    done.set()
+    assert not threads[0].is_alive()
+    assert three[0].node.board.numbers()["frames_dropped queue"] > 0
+    for member in three:
+        member.node.stop()
+
+
+def test_large_and_unknown_frames_are_not_even_kept(tmp_path: Path) -> None:
+    (one,) = members(tmp_path, private(), Hub(), among=[0])
+    one.node._receive(1, bytes(one.node._format.limit + 1))
+    one.node._receive(7, b"hello")
+    numbers = one.node.board.numbers()
+    assert (numbers["frames_dropped size"], numbers["frames_dropped stranger"]) == (1, 1)
+    assert one.node._arrivals.take(0) == []
+    one.node.ledger.close()
+
+
+def test_push_sum_stays_finite_without_a_neighbour(tmp_path: Path) -> None:
+    algorithm = prepared(
+        algorithms.dp_push_sum_dual_averaging(
+            problems.Linear(3), topology.directed_ring(3), budget=Budget(5.0), clip=1.0, step=0.1
+        )
+    )
+    two = members(tmp_path, algorithm, Hub(), among=[1, 2], exchanges=200, samples=[], pace=Pace(0.1, 0, 0.02, 0.2))
+    run_all(two)
+    masses = []
+    for member in two:
+        gossip = member.node._gossip
+        assert isinstance(gossip, Cumulative)
+        masses.append(float(gossip.now[1]))
+        assert np.isfinite(member.played[199]).all()
+        assert np.abs(member.played[199]).max() < 1e3
+    assert min(masses) > 0.1
+
+
+def test_the_horizon_is_used_up_and_the_last_decision_is_served(tmp_path: Path) -> None:
+    hub, algorithm = Hub(), private(horizon=12)
+    three = members(tmp_path, algorithm, hub, exchanges=None)
+    run_all(three)
+    for member in three:
+        assert member.ended == "exhausted"
+        assert member.node.board.decision()["exchange"] == 12
+    shown = three[1].node.board.decision()["decision"]
+    (again,) = members(tmp_path, algorithm, hub, among=[1], exchanges=None, pace=QUICK, key=three[1].key)
+    thread = start(again)
+    others = [make_member(tmp_path / str(i), algorithm, i, hub.transport(i), SAMPLES, key=three[i].key) for i in (0, 2)]
+    threads = [start(member) for member in others]
+    until(lambda: again.node.board.state == "exhausted")
+    assert again.node.board.decision()["decision"] == shown
+    assert again.node.ledger.last.number == three[1].node.ledger.last.number
+    for member in (again, *others):
+        member.node.stop()
+    for each in (thread, *threads):
+        each.join(5)
+
+
+def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
+    hub, algorithm = Hub(), private()
+    first = members(tmp_path, algorithm, hub, exchanges=5)
+    run_all(first)
+    keys = [member.key for member in first]
+    more = [
+        make_member(tmp_path / str(i), algorithm, i, hub.transport(i), SAMPLES, key=keys[i], pace=QUICK, exchanges=9)
+        for i in range(3)
+    ]
+    run_all(more)
+    assert all(max(member.played) == 9 for member in more)
+
+
+@pytest.mark.parametrize(
+    ("budget", "earlier", "allowed"),
+    [
+        (Budget(1.0, 1e-9), (), 30),
+        (Budget(0.5, 1e-9), (), 0),
+        (Budget(1.0), (), 0),  # the sampler's error needs a delta
+        (Budget(2.0, 1e-9), (Pure(0.9),), 30),
+        (Budget(2.0, 1e-9), (Pure(1.1),), 0),
+        (Budget(2.0, 1e-9), (None,), 0),  # a run without any privacy
+    ],
+)
+def test_a_budget_covers_earlier_runs(tmp_path: Path, budget: Budget, earlier: Any, allowed: int) -> None:
+    costs = [Cost("test", "r", 0, loss, 0.0 if loss else 1.0, 0.0, "") for loss in earlier]
+    (one,) = members(tmp_path, private(topology.isolated(1)), Hub(), budget=budget, earlier=costs)
+    run_all([one])
+    assert max(one.played) == allowed
+    assert one.ended == ("finished" if allowed else "exhausted")
+
+
+def test_raw_gradients_are_not_kept_at_rest(tmp_path: Path) -> None:
+    algorithm = private()
+    me = Participant(algorithm, 0, SecureNoise(bytes(32), "run", "digest"))
+    block = Block(np.array([[0.4, 0.3, 0.2]], np.float32), np.array([1], np.int32))
+    gossip, state = me.release(me.start(), block, 0)
+    kept = dict(zip(state._fields, me.stored(state, gossip.heard()[0]), strict=False))
+    assert kept["x"] == 0  # the message
+    assert kept["gradient"] is None
+    assert kept["heard"] is None
+
+
+@pytest.mark.parametrize("make", [algorithms.dp_push_sum_dual_averaging, algorithms.dp_subgradient_rescaling])
+def test_published_costs_that_count_on_every_message_are_refused(make: Any) -> None:
+    network = topology.ring(3, weights="uniform")
+    published = make(PROBLEM, network, budget=Budget(1.0), clip=1.0, horizon=9, calibration="published")
+    with pytest.raises(PrivacyError, match="messages are lost"):
+        prepared(published)
+
+
+def test_models_that_are_not_silent_wait_for_samples(tmp_path: Path) -> None:
+    def apply(params: Any, x: Any) -> Any:
+        return x @ params["w"] + params["b"]
+
+    model = problems.Model(apply, {"w": jnp.zeros((2, 2)), "b": jnp.zeros(2)}, features=(2,), classes=2)
+    algorithm = prepared(algorithms.d_ogd(model, topology.isolated(1), step=0.1), allow_no_guarantee=True)
+    with pytest.raises(ConfigurationError, match="wait"):
+        members(tmp_path / "a", algorithm, Hub())
+    samples = [(np.ones(2), 1), (np.ones(3), 1), (np.ones(2), 0)]  # the second is left out
+    (one,) = members(tmp_path / "b", algorithm, Hub(), empty="wait", samples=samples, exchanges=2)
+    run_all([one])
+    assert max(one.played) == 2
+
+
+def test_the_digest_tells_models_apart() -> None:
+    def linear(params: Any, x: Any) -> Any:
+        return x @ params
+
+    def doubled(params: Any, x: Any) -> Any:
+        return 2 * x @ params
+
+    digests = set()
+    for apply, start_at in ((linear, 0.0), (linear, 1.0), (doubled, 0.0)):
+        model = problems.Model(apply, jnp.full((2, 2), start_at), features=(2,), classes=2)
+        digests.add(config_digest(algorithms.d_ogd(model, topology.ring(3), step=0.1)))
+    assert len(digests) == 3
