@@ -234,7 +234,7 @@ def run_all(members: list[Member], seconds: float = 120.0) -> None:
 
 
 def _going(member: Member) -> bool:
-    return member.error is None and member.node.board.state not in ("finished", "exhausted")
+    return member.error is None and member.node.board.state not in ("finished", "exhausted", "stopped")
 
 
 def _run(member: Member) -> None:

@@ -33,8 +33,8 @@ class Inbox:
     >>> inbox.move_to(Position(3, 0))
     >>> [inbox.add(Frame("message", 1, exchange, 0)) for exchange in (3, 2, 3, 99)]
     ['', 'late', 'duplicate', 'early']
-    >>> inbox.lacking([1, 2]), inbox.seen(1)
-    ([2], Position(exchange=99, step=0))
+    >>> inbox.lacking([1, 2]), inbox.seen(1), inbox.newest(1)
+    ([2], Position(exchange=3, step=0), Position(exchange=99, step=0))
     """
 
     def __init__(self, steps: int) -> None:
@@ -42,6 +42,7 @@ class Inbox:
         self._frames: dict[Position, dict[int, Frame]] = {}
         self._voids: dict[int, Position] = {}
         self._seen: dict[int, Position] = {}
+        self._newest: dict[int, Position] = {}
 
     def move_to(self, position: Position) -> None:
         """Forget what belongs to earlier steps."""
@@ -54,11 +55,12 @@ class Inbox:
         if frame.kind == "void":
             self._voids[frame.sender] = where
             return "late" if where < self._here else ""
+        self._newest[frame.sender] = max(where, self.newest(frame.sender))
+        if self._row(where) > self._row(self._here) + AHEAD:
+            return "early"
         self._seen[frame.sender] = max(where, self.seen(frame.sender))
         if where < self._here:
             return "late"
-        if self._row(where) > self._row(self._here) + AHEAD:
-            return "early"
         known = self._frames.setdefault(where, {})
         if frame.sender in known:
             return "duplicate" if _same(known[frame.sender], frame) else "other_payload"
@@ -66,8 +68,12 @@ class Inbox:
         return ""
 
     def seen(self, sender: int) -> Position:
-        """The last step of which a message of this sender ever came."""
+        """The last step of which a message of this sender ever came and was not too early."""
         return self._seen.get(sender, NEVER)
+
+    def newest(self, sender: int) -> Position:
+        """The last step at which this sender says that it is: also of a message that came too early to be kept."""
+        return self._newest.get(sender, NEVER)
 
     def all_seen(self) -> dict[int, Position]:
         """The same for all senders, to be kept."""

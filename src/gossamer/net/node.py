@@ -284,7 +284,7 @@ class Node:
         """The messages of this step, asked for again and again, until nobody is left who is worth waiting for."""
         self._inbox.move_to(position)
         begun, pause = time.monotonic(), self.pace.retry
-        passed = any(self._inbox.seen(sender) > position for sender in self._inbox.lacking(senders))
+        passed = any(self._inbox.newest(sender) > position for sender in self._inbox.lacking(senders))
         ask_at = begun if passed else begun + pause
         while waiting := [one for one in self._inbox.lacking(senders) if self._worth_waiting(one, begun)]:
             now = time.monotonic()
@@ -321,8 +321,10 @@ class Node:
         return frozenset(one for one, since in self._lost_at.items() if now - since >= self.pace.deadline)
 
     def _behind(self, exchange: int) -> bool:
-        """Whether somebody has already spoken at a later exchange."""
-        return any(self._inbox.seen(neighbour).exchange > exchange for neighbour in self._neighbours)
+        """Whether all neighbours that were heard lately speak at later exchanges; one alone might only say so."""
+        since = time.monotonic() - self.pace.deadline
+        lately = [neighbour for neighbour, heard in self._heard_at.items() if heard >= since]
+        return bool(lately) and all(self._inbox.newest(neighbour).exchange > exchange for neighbour in lately)
 
     # What is released, and what it costs.
 
@@ -521,7 +523,7 @@ class Node:
         delta = deltas[self.learner % len(deltas)]
         epsilon = compose([one.loss for one in spent]).epsilon(delta)
         self.board.set("epsilon_spent", epsilon)
-        self.board.set("delta_spent", delta + self.algorithm.guarantee.sampler_share(epsilon))
+        self.board.set("delta_spent", min(1.0, delta + self.algorithm.guarantee.sampler_share(epsilon)))
 
 
 def _reason(refusal: GossamerError) -> str:
