@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.privacy.keystream import check_key
 
 _NONCE = 12
 
@@ -25,12 +26,7 @@ class Sealer:
     """
 
     def __init__(self, key: bytes) -> None:
-        if not isinstance(key, bytes) or len(key) != 32:
-            size = f" of length {len(key)}" if isinstance(key, (bytes, bytearray, str)) else ""
-            raise PrivacyError(
-                f"key: got {type(key).__name__}{size}; allowed: exactly 32 secret bytes. "
-                f"Make one with secrets.token_bytes(32) and keep it away from what it seals."
-            )
+        check_key(key, "make one with secrets.token_bytes(32) and keep it away from what it seals")
         try:
             from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
         except ImportError:

@@ -23,6 +23,7 @@ from gossamer.checks import check_choice, check_count
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.problems import Block, Problem
 from gossamer.streams.base import Array, as_single
+from gossamer.streams.files import is_number
 
 Sample = tuple[Array, float | int]
 """Features (float32) and label of one sample, checked."""
@@ -421,7 +422,7 @@ def features_of(values: Any, shape: tuple[int, ...]) -> Array:
         raise DataError(f"{len(values):,} features; every sample needs {' x '.join(f'{n:,}' for n in shape)}")
     if len(shape) > 1:
         return np.stack([features_of(one, shape[1:]) for one in values])
-    if not all(map(_is_number_type, set(map(type, values)))):  # the inner loop is not in Python
+    if not all(map(is_number_type, set(map(type, values)))):  # the inner loop is not in Python
         raise DataError("a feature is not a number")
     try:
         return as_single(np.asarray(values, np.float64))
@@ -438,7 +439,7 @@ def _features_of_array(values: Any, shape: tuple[int, ...]) -> Array:
     return as_single(array)
 
 
-def _is_number_type(kind: type) -> bool:
+def is_number_type(kind: type) -> bool:
     return issubclass(kind, int | float | np.integer | np.floating) and kind is not bool
 
 
@@ -528,7 +529,7 @@ def _label_column(file: str, line: bytes | None, label: str, problem: Problem) -
         names = [name.strip() for name in next(csv.reader([(line or b"").decode("utf-8-sig")]))]
     except (UnicodeDecodeError, csv.Error, StopIteration):
         raise DataError(f"{file}: the header cannot be read as CSV in UTF-8") from None
-    if any(map(_is_number, names)):  # their names would be values, which errors never show
+    if any(map(is_number, names)):  # their names would be values, which errors never show
         raise DataError(f"{file}: no header; the first line must have the names of the columns")
     if label not in names:
         raise DataError(f"{file}: no column {label!r} among the {len(names)} columns; say label=NAME")
@@ -536,14 +537,6 @@ def _label_column(file: str, line: bytes | None, label: str, problem: Problem) -
     if len(names) != needed + 1:
         raise DataError(f"{file}: {len(names) - 1:,} columns of features; the problem needs {needed:,}")
     return names.index(label)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _sample_of_csv(problem: Problem, line: bytes, label: int) -> Sample:

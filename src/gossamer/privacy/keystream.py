@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.errors import ConfigurationError
+from gossamer.errors import ConfigurationError, PrivacyError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -22,6 +22,20 @@ BLOCK_WORDS = 8
 
 _PERSON = b"gossamer noise 1"  # another use of the same key, or another version of this one, gets other subkeys
 _COUNTERS = 2**32  # the first 32 bits of the nonce count blocks and must not overflow: beyond them begins a new era
+
+
+def check_key(key: object, advice: str) -> None:
+    """Refuse what is not a key of 32 bytes; the error never shows it.
+
+    >>> check_key(b"short", "make one with secrets.token_bytes(32)")
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.PrivacyError: key: got bytes of length 5; allowed: exactly 32 secret bytes. Make one with ...
+    """
+    if not isinstance(key, bytes) or len(key) != 32:
+        size = f" of length {len(key)}" if isinstance(key, (bytes, bytearray, str)) else ""
+        hint = f"{advice[0].upper()}{advice[1:]}."
+        raise PrivacyError(f"key: got {type(key).__name__}{size}; allowed: exactly 32 secret bytes. {hint}")
 
 
 def subkey(key: bytes, *fields: bytes | str) -> bytes:

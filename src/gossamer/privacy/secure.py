@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gossamer.checks import check_count
 from gossamer.errors import PrivacyError
-from gossamer.privacy.keystream import subkey
+from gossamer.privacy.keystream import check_key, subkey
 from gossamer.privacy.lattice_draws import Draws, draw_error, multiples, pieces
 from gossamer.privacy.lattice_sampler import LARGEST
 from gossamer.privacy.noise import NoiseSpec, Scale
@@ -55,12 +55,7 @@ class SecureNoise:
     _root: bytes = field(init=False, repr=False)
 
     def __post_init__(self, key: bytes) -> None:
-        if not isinstance(key, bytes) or len(key) != 32:
-            size = f" of length {len(key)}" if isinstance(key, (bytes, bytearray, str)) else ""
-            raise PrivacyError(
-                f"key: got {type(key).__name__}{size}; allowed: exactly 32 secret bytes. "
-                f"Make one with SecureNoise.new_key() and keep it as you keep the data."
-            )
+        check_key(key, "make one with SecureNoise.new_key() and keep it as you keep the data")
         for name in ("run_id", "config_digest"):
             if not isinstance(getattr(self, name), (bytes, str)) or not getattr(self, name):
                 raise PrivacyError.of(name, getattr(self, name), "bytes or text, not empty")

@@ -121,7 +121,7 @@ def _read_csv(file: Path, label: str) -> tuple[Array, Array]:
     try:
         with file.open(newline="", encoding="utf-8-sig") as text:
             names = [name.strip() for name in next(csv.reader(text), [])]
-            if any(_is_number(name) for name in names):  # their names would be values, which errors never show
+            if any(is_number(name) for name in names):  # their names would be values, which errors never show
                 raise DataError(f"{file.name}: no header; the first row must have the names of the columns")
             _check_name(file.name, "column", label, names)
             table = _csv_body(file, names, text)
@@ -152,12 +152,17 @@ def _unreadable(lines: Iterable[str], names: list[str]) -> str:
         if len(cells) != len(names):
             return f"row {row} has {len(cells)} cells, and the header has {len(names)}"
         for name, cell in zip(names, cells, strict=True):
-            if not _is_number(cell):
+            if not is_number(cell):
                 return f"row {row}, column {name!r} is {'not a number' if cell.strip() else 'empty'}"
     return "the rows cannot be read as numbers"
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell of a CSV file is one.
+
+    >>> is_number("1e3"), is_number("age")
+    (True, False)
+    """
     try:
         float(cell)
     except ValueError:
