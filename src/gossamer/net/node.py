@@ -451,7 +451,8 @@ class Node:
 
     def _drop(self, sender: int, reason: str) -> None:
         self.board.count("frames_dropped", reason=reason)
-        self._log_seldom("frame_dropped", reason=reason, sender=sender)
+        if reason not in ("late", "early", "duplicate"):  # as they come where messages are sent again
+            self._log_seldom("frame_dropped", reason=reason, sender=sender)
 
     def _log_seldom(self, event: str, **fields: Any) -> None:
         """One line a second at most for each event and reason; everything is counted."""

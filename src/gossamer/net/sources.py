@@ -422,7 +422,7 @@ def features_of(values: Any, shape: tuple[int, ...]) -> Array:
         raise DataError(f"{len(values):,} features; every sample needs {' x '.join(f'{n:,}' for n in shape)}")
     if len(shape) > 1:
         return np.stack([features_of(one, shape[1:]) for one in values])
-    if not all(map(is_number_type, set(map(type, values)))):  # the inner loop is not in Python
+    if not all(map(_is_number_type, set(map(type, values)))):  # the inner loop is not in Python
         raise DataError("a feature is not a number")
     try:
         return as_single(np.asarray(values, np.float64))
@@ -439,7 +439,7 @@ def _features_of_array(values: Any, shape: tuple[int, ...]) -> Array:
     return as_single(array)
 
 
-def is_number_type(kind: type) -> bool:
+def _is_number_type(kind: type) -> bool:
     return issubclass(kind, int | float | np.integer | np.floating) and kind is not bool
 
 
