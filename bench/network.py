@@ -1,4 +1,4 @@
-"""How fast learners can talk on this machine: `python -m bench.network` prints what docs/benchmarks.md quotes.
+"""How fast learners can talk on this machine: `python -m bench.network` prints what docs/network.md quotes.
 
 Zenoh alone, in processes that do nothing but send and receive: what a node can hope for at most. Then nodes, which also
 draw noise, learn, write their ledgers to disk and mix. `--minutes 10` runs nodes for so long and prints their memory.
