@@ -67,7 +67,7 @@ def config_digest(algorithm: Algorithm) -> str:
     parts = [repr(part) for part in (algorithm.name, algorithm.learner, algorithm.mixing, algorithm.schedule)]
     parts += [f"{name} {schedule!r}" for name, schedule in sorted(algorithm.public.items())]
     parts += [repr(algorithm.releases), repr(algorithm.missing), repr(algorithm.batch), algorithm.guarantee.to_json()]
-    parts += [hashlib.sha256(np.ascontiguousarray(problem.initial_decision(), "<f4")).hexdigest()]
+    parts += [hashlib.sha256(problem.initial_decision().astype("<f4").tobytes()).hexdigest()]
     if isinstance(network, Topology):
         lists = network.neighbours(np.arange(1 if network.fixed else 64))
         parts += [network.name, repr(lists.speakers.tolist()), repr(lists.weights.tolist())]

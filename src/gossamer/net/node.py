@@ -115,7 +115,7 @@ class Node:
         earlier: Sequence[Cost] = (),
         empty: Empty = "silent",
         careful: bool = False,
-        play: Callable[[int, NDArray[np.float32]], None] = lambda exchange, decision: None,
+        play: Callable[[int, NDArray[np.float32]], None] | None = None,
     ) -> None:
         check_choice("empty", empty, Empty)
         _require_same(ledger.identity, algorithm, learner, key)
@@ -383,7 +383,8 @@ class Node:
 
     def _publish(self, exchange: int) -> None:
         decision = self._me.decide(self._state, exchange)
-        self._play(exchange, decision)
+        if self._play is not None:
+            self._play(exchange, decision)
         if not np.isfinite(decision).all():  # what neighbours said led here: the last decision is served on
             self.board.log("diverged", exchange=exchange)
         else:
