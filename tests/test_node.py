@@ -148,17 +148,13 @@ def test_the_horizon_is_used_up_and_the_last_decision_is_served(tmp_path: Path) 
         assert member.ended == "exhausted"
         assert member.node.board.decision()["exchange"] == 12
     shown = three[1].node.board.decision()["decision"]
-    (again,) = members(tmp_path, algorithm, hub, among=[1], exchanges=None, pace=QUICK, key=three[1].key)
+    (again,) = members(tmp_path, algorithm, Hub(), among=[1], exchanges=None, key=three[1].key)  # alone
     thread = start(again)
-    others = [make_member(tmp_path / str(i), algorithm, i, hub.transport(i), SAMPLES, key=three[i].key) for i in (0, 2)]
-    threads = [start(member) for member in others]
     until(lambda: again.node.board.state == "exhausted")
     assert again.node.board.decision()["decision"] == shown
     assert again.node.ledger.last.number == three[1].node.ledger.last.number
-    for member in (again, *others):
-        member.node.stop()
-    for each in (thread, *threads):
-        each.join(5)
+    again.node.stop()
+    thread.join(5)
 
 
 def test_a_run_can_be_made_longer(tmp_path: Path) -> None:

@@ -355,7 +355,12 @@ def test_standard_input_is_the_default(monkeypatch):
     assert source.take(5) == []
     with pytest.raises(DataError, match="--new-data"):
         StandardInput(TWO, io.StringIO("")).resume(source.mark)
+    with pytest.raises(DataError, match="--new-data"):  # what a file held may come again by standard input
+        StandardInput(TWO, io.StringIO("")).resume({"file": "s.jsonl", "byte": 9, "last": 0, "digest": b""})
     StandardInput(TWO, io.StringIO("")).resume({"samples": 0})
+    fresh = StandardInput(TWO, io.StringIO(""), new_data=True)
+    fresh.resume(source.mark)
+    assert fresh.mark == source.mark  # a third process is refused too
     StandardInput(TWO, io.StringIO(""), new_data=True).resume(source.mark)
 
 

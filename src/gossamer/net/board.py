@@ -84,7 +84,6 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "started": _event("info", "run", "exchange", "horizon", "state"),
         "resumed": _event("info", "run", "exchange", "step", "released"),
         "waiting": _event("warning", "answers", "needed"),
-        "diverged": _event("error", "exchange"),
         "frame_dropped": _event("warning", "reason", "sender", "exchange", "step"),
         "missing": _event("warning", "sender", "exchange", "step"),
         "given_up": _event("warning", "exchange", "step"),

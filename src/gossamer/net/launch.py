@@ -20,7 +20,7 @@ from gossamer.net.packing import require_net
 from gossamer.net.sealing import Sealer
 from gossamer.net.serve import Endpoint
 from gossamer.net.sources import FollowedFile, Source, StandardInput, from_iterable
-from gossamer.net.witness import Witness, default_witness
+from gossamer.net.witness import Witness, default_witness, old_copy
 from gossamer.net.zenoh_link import ZenohTransport
 from gossamer.privacy import Budget
 from gossamer.problems import Problem
@@ -97,7 +97,7 @@ def launch(
 def _kept(algorithm: Algorithm, neighbours: int) -> int:
     """Of how many rows messages are kept, to be sent again: of some exchanges, and not too many bytes."""
     size = 8 * algorithm.problem.dim * (neighbours if algorithm.missing == "later" else 1)
-    return min(_MOST_KEPT, max(_LEAST_KEPT, _EXCHANGES_KEPT * algorithm.mixing.steps, _KEPT_BYTES // max(1, size)))
+    return max(_LEAST_KEPT, _EXCHANGES_KEPT * algorithm.mixing.steps, min(_MOST_KEPT, _KEPT_BYTES // max(1, size)))
 
 
 def _source(directory: Path, data: str | Iterable[Any], settings: Settings, problem: Problem, new_data: bool) -> Source:
@@ -131,17 +131,28 @@ def _ledger(directory: NodeDirectory, settings: Settings, state_key: Path | None
         allowed = "a file with 32 bytes, where node.toml says sealed = true, and only there"
         raise ConfigurationError("--state-key", given, allowed)
     with Ledger.open(directory.ledger, read_only=True) as known:
-        place = directory.path / settings.witness / known.identity.key if settings.witness else None
-        witness, mark = Witness(place or default_witness(known.identity.key)), known.mark
         if known.identity.source != settings.source or known.identity.network != settings.network:
             hint = "they were settled when the ledger was made; set them back"
             raise PrivacyError.of("node.toml", "another network or source", "those of its ledger", hint)
+        witness = _witness(directory, settings, known.identity.key)
         if adopt:
             known.verify()
-    if adopt:
-        witness.adopt(mark)
-        witness.close()
+            _adopt(witness, known)
     return Ledger.open(directory.ledger, sealer=_sealer(state_key), witness=witness, keep=keep)
+
+
+def _witness(directory: NodeDirectory, settings: Settings, key: str) -> Witness:
+    return Witness(directory.path / settings.witness / key if settings.witness else default_witness(key))
+
+
+def _adopt(witness: Witness, known: Ledger) -> None:
+    """Let the witness accept a ledger that was moved here, unless it saw another one go on from the same rows."""
+    before = witness.read()
+    at = None if before is None else next(known.rows(first=before.number), None)
+    if before is not None and (at is None or at.hash != before.hash):
+        raise old_copy(before, known.mark)
+    witness.adopt(known.mark)
+    witness.close()
 
 
 def _sealer(file: Path | None) -> Sealer | None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gossamer.algorithms.history import zero_rows_are_silent
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError, DataError, GossamerError, PrivacyError
+from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
 from gossamer.net import packing
 from gossamer.net.agreed import block_at, config_digest, frame_format, key_fingerprint, noise_of
 from gossamer.net.arrivals import Arrivals
@@ -189,12 +189,12 @@ class Node:
         if stored is None:
             self._state = self._me.start()
             self.board.log("started", exchange=0)
-            self._greet(self.pace.patience, answers=0)
+            self._greet(self.pace.patience, answers=len(self._neighbours) if self._careful else 0)
             self.board.state = "running"
             return
         facts, last = packing.unpack(stored), self.ledger.last
         self._committed = Position(last.exchange, last.step)
-        steps = range(facts["step"], last.step + 1)
+        steps = sorted({facts["step"], max(facts["step"], last.step - 1), last.step})
         sent = [self._sent(Position(last.exchange, step)) for step in steps]
         self._state = self._me.restored(facts["state"], sent[0] or ())
         kind, arrays = facts["gossip"]
@@ -202,6 +202,8 @@ class Node:
         self._inbox.restore_seen(facts["seen"])
         self.source.resume(facts["mark"])
         self.board.log("resumed", exchange=self._committed.exchange)
+        if self.ledger.ended:  # nothing is released any more, so nobody has to agree
+            return
         everybody = len(self._neighbours)
         self._greet(self.pace.deadline, answers=everybody if self._careful else min(1, everybody))
         self.board.state = "running"
@@ -330,6 +332,9 @@ class Node:
 
     def _may_release(self, exchange: int) -> bool:
         """Whether one more exchange is asked for and covered; else the last decision is all that is served."""
+        if self.ledger.ended:
+            self._end("horizon_used_up", exchange)
+            return False
         if self._asked_for is not None and exchange >= self._asked_for:
             self.board.state = "finished"
             return False
@@ -374,21 +379,23 @@ class Node:
         while self._empty == "wait" and len(samples) < rows and not self.source.ended:
             self._look(0.05)
             samples += self._take(rows - len(samples))
+        if len(samples) < rows and not self._silent:
+            raise DataError("the data ended within a block, and this model has no silent samples to fill it")
         return block_of(self.algorithm.problem, samples, rows)
 
     def _take(self, rows: int) -> list[Sample | None]:
-        """Whole batches only; a sample that cannot be used is silent, or, where no sample is, not counted."""
-        samples = self.source.take(rows, self.algorithm.batch)
-        return samples if self._silent else [sample for sample in samples if sample is not None]
+        """Whole batches; a sample that cannot be used is silent, or, in a model where none is, not counted."""
+        if self._silent:
+            return self.source.take(rows, self.algorithm.batch)
+        return [sample for sample in self.source.take(rows) if sample is not None]
 
     def _publish(self, exchange: int) -> None:
         decision = self._me.decide(self._state, exchange)
         if self._play is not None:
             self._play(exchange, decision)
-        if not np.isfinite(decision).all():  # what neighbours said led here: the last decision is served on
-            self.board.log("diverged", exchange=exchange)
-        else:
-            self.board.publish(exchange, decision)
+        if not np.isfinite(decision).all():
+            raise NetworkError("what neighbours said led to decisions that are not finite: learning diverged")
+        self.board.publish(exchange, decision)
 
     def _sent(self, position: Position) -> Values | None:
         """The values of the message of a step that went to all alike; None where there was none."""

@@ -234,12 +234,14 @@ class StandardInput:
         return self._ended
 
     def resume(self, mark: Mark) -> None:
-        """Refused where samples were taken before and it is not said that others come now."""
-        if mark.get("samples") and not self._new_data:
+        """Refused where samples were taken before, of any source, and it is not said that others come now."""
+        used = max(mark.get(kind, 0) for kind in ("samples", "items", "byte"))
+        if used and not self._new_data:
             raise DataError(
-                "standard input: samples were read from it before the restart, and it cannot be known whether the same "
+                "standard input: samples were read before the restart, and it cannot be known whether the same "
                 "come again. Say --new-data if none of them does, or use a file"
             )
+        self._taken = used
 
     def take(self, most: int, whole: int = 1) -> list[Sample | None]:
         """The samples that were read by now, at most so many."""
