@@ -554,8 +554,10 @@ class Trial:
         self.examine()
 
     def _plan(self, draw: random.Random, point: Point, rows: int) -> Plan:
-        """At most so many rows on; all lives pass the greeting four times."""
-        most = {"greeting": 4, "any time": max(1, rows // self.algorithm.mixing.steps)}.get(point, rows)
+        """At most so many rows on; all lives pass the greeting four times, and write the state once an exchange."""
+        exchanges = max(1, rows // self.algorithm.mixing.steps)
+        seldom = dict.fromkeys(("any time", "before the state", "after the state"), exchanges)
+        most = ({"greeting": 4} | seldom).get(point, rows)
         pause = draw.choice([0.0, draw.uniform(0.0, 0.02)])
         typical = float(np.median(self.restarts() or [1.0]))
         return Plan(point, draw.randint(1, most), pause, after=draw.uniform(0.0, 1.3 * typical))
