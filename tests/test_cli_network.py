@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gossamer.cli import app
+from gossamer.errors import ConfigurationError
 from gossamer.net import NodeDirectory
 from tests.test_zenoh_link import free_ports
 
@@ -73,6 +74,29 @@ def test_an_existing_directory_is_refused(tmp_path: Path) -> None:
     code, said = make(tmp_path, "--nodes", "2")
     assert code == 2
     assert "does not exist yet" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("retry", "retry", ""),
+        ("deadline", "deadlin", "the keys deadline, period, retry, patience"),
+        ("label", "lable", "the keys network"),
+        ('1 = "127', 'one = "127', "numbers of learners"),
+        ("# [budget]\n# epsilon", "[budget]\nepsilonn", "the keys epsilon, delta"),
+    ],
+)
+def test_settings_that_are_misspelt_are_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert make(tmp_path, "--nodes", "2")[0] == 0
+    node = NodeDirectory(tmp_path / "net" / "node-0")
+    file = node.path / "node.toml"
+    file.write_text(file.read_text().replace(old, new))
+    if not said:
+        assert node.settings().learner == 0
+        return
+    with pytest.raises(ConfigurationError) as refused:
+        node.settings()
+    assert said in str(refused.value)
 
 
 def test_three_nodes_run_to_their_end(tmp_path: Path) -> None:

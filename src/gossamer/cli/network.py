@@ -138,7 +138,8 @@ def run(
     """Start all nodes of a directory on this machine, and show what they do."""
     from gossamer.net.directory import NodeDirectory
 
-    found = sorted(directory.glob("node-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+    made = [path for path in directory.glob("node-*") if path.name.removeprefix("node-").isdigit()]
+    found = sorted(made, key=lambda path: int(path.name.removeprefix("node-")))
     if not found:
         raise ConfigurationError("DIR", str(directory), "a directory made by `gossamer network init`")
     pages = [NodeDirectory(path).settings().http for path in found]

@@ -27,7 +27,7 @@ from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.node import Empty, Pace
 from gossamer.net.packing import require_net
 from gossamer.net.zenoh_link import Files, Link
-from gossamer.privacy import SecureNoise
+from gossamer.privacy import Budget, SecureNoise
 from gossamer.topology import Topology
 
 _SETTINGS = """\
@@ -99,6 +99,16 @@ class Settings:
     pace: Mapping[str, float] = field(default_factory=dict)
     budget: Mapping[str, float] | None = None
     witness: str = ""
+
+    def __post_init__(self) -> None:
+        numbers = [number for number in self.peers if not number.isdigit()]
+        if numbers:
+            raise ConfigurationError("node.toml [peers]", numbers[0], "numbers of learners, each with its address")
+        for name, table, maker in (("pace", self.pace, Pace), ("budget", self.budget or {}, Budget)):
+            known = [one.name for one in fields(maker)]
+            for key in table:
+                if key not in known:
+                    raise ConfigurationError(f"node.toml [{name}]", key, f"the keys {', '.join(known)}")
 
 
 @dataclass(frozen=True)

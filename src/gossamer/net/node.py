@@ -37,7 +37,7 @@ from gossamer.net.inbox import NEVER, Inbox, Position
 from gossamer.net.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.participant import Participant, State
-from gossamer.net.sources import Sample, Source, block_of, label_type
+from gossamer.net.sources import Sample, Source, block_of
 from gossamer.net.transport import Transport
 from gossamer.privacy import Budget, accounting, compose
 from gossamer.problems import Block
@@ -181,10 +181,7 @@ class Node:
             self.ledger.begin(secrets.token_hex(16), self.algorithm.guarantee)
         assert self.ledger.run is not None
         self._me.noise = noise_of(self.algorithm, self._key, self.ledger.run)
-        problem, rows = self.algorithm.problem, block_at(self.algorithm.schedule, 1) * self.algorithm.batch
-        self._me.warm_up(
-            Block(np.zeros((rows, *problem.feature_shape), np.float32), np.zeros(rows, label_type(problem)))
-        )
+        self._me.warm_up()
         stored = self.ledger.state()
         if stored is None:
             self._state = self._me.start()

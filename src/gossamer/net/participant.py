@@ -18,6 +18,7 @@ from gossamer.net.agreed import block_at
 from gossamer.net.frames import Leaf
 from gossamer.net.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
 from gossamer.net.needed import needed_leaves
+from gossamer.net.sources import label_type
 from gossamer.privacy import NoiseSource
 from gossamer.problems import Block
 from gossamer.topology import AcceleratedGossip, Pair, Topology, accelerated_theta, spoken
@@ -104,9 +105,9 @@ class Participant:
         """The state before the first exchange."""
         return _start(self.algorithm.learner, jnp.asarray(self.learner))
 
-    def warm_up(self, block: Block) -> None:
+    def warm_up(self) -> None:
         """Compile everything, so that no neighbour has to wait for it: one exchange of which nothing stays."""
-        gossip, state = self.release(self.start(), block, 0)
+        gossip, state = self.release(self.start(), self._blank(), 0)
         self.decide(self.listen(state, gossip), 0)
 
     def decide(self, state: State, exchange: int) -> NDArray[np.float32]:
@@ -156,7 +157,7 @@ class Participant:
 
     @cached_property
     def _needed(self) -> tuple[bool, ...]:
-        learner, problem = self.algorithm.learner, self.algorithm.problem
+        learner = self.algorithm.learner
 
         def exchange(state: State, others: Any) -> tuple[State, Any]:
             heard, block, deciding, learning, speaking = others
@@ -165,13 +166,15 @@ class Participant:
             message, state = learner.speak(learner.learn(state, block, learning), speaking)
             return state, (decision, message)
 
-        rows = max(1, block_at(self.algorithm.schedule, 1)) * self.algorithm.batch
-        label = jnp.int32 if problem.classifies else jnp.float32
-        block = Block(jnp.zeros((rows, *problem.feature_shape)), jnp.zeros(rows, label))
         zeros = self._message(tuple(np.zeros(leaf.shape) for leaf in self.leaves))
         heard = Pair(zeros, zeros) if self._pairs else zeros
         nows = [self._now(function, 0) for function in ("decide", "learn", "speak")]
-        return needed_leaves(exchange, jax.eval_shape(self.start), (heard, block, *nows))
+        return needed_leaves(exchange, jax.eval_shape(self.start), (heard, self._blank(), *nows))
+
+    def _blank(self) -> Block:
+        """A block of zeros: its shape is what matters."""
+        problem, rows = self.algorithm.problem, block_at(self.algorithm.schedule, 1) * self.algorithm.batch
+        return Block(np.zeros((rows, *problem.feature_shape), np.float32), np.zeros(rows, label_type(problem)))
 
     def _message(self, values: Values) -> Any:
         each = [np.asarray(value, leaf.dtype) for value, leaf in zip(values, self.leaves, strict=True)]
