@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,6 +202,25 @@ def make_member(
         **options,
     )
     return Member(node, key, played)
+
+
+def repeatable(
+    folder: Path, algorithm: Algorithm, transports: Iterable[Transport], stream: Stream, steps: int, **options: Any
+) -> list[Member]:
+    """Nodes with keys, run ids and data that are always the same, so that two runs can be compared bit by bit."""
+    return [
+        make_member(
+            folder / str(i),
+            algorithm,
+            i,
+            transport,
+            samples_of(stream, i, steps),
+            key=bytes([i]) * 32,
+            run="the same",
+            **options,
+        )
+        for i, transport in enumerate(transports)
+    ]
 
 
 def samples_of(stream: Stream, learner: int, steps: int) -> list[tuple[np.ndarray, Any]]:

@@ -32,7 +32,7 @@ from gossamer.net.participant import Participant
 from gossamer.net.sources import block_of
 from gossamer.topology import Topology
 from tests import instances
-from tests.networks import Faults, Hub, Member, make_member, run_all, samples_of
+from tests.networks import Faults, Hub, Member, repeatable, run_all
 
 LEARNERS = 5
 CASES: dict[str, tuple[str, dict[str, Any]]] = {  # one or more of each kind of `Algorithm.missing`
@@ -104,20 +104,8 @@ def run(
     stream = instances.stream(LEARNERS, steps, name=algorithm.name)
     warm(algorithm)
     hub = Hub(faults)
-    members = [
-        make_member(
-            folder / str(i),
-            algorithm,
-            i,
-            hub.transport(i),
-            samples_of(stream, i, steps),
-            key=bytes([i]) * 32,
-            run="the same",
-            pace=pace or Pace(deadline=60.0, retry=0.01),
-            exchanges=exchanges,
-        )
-        for i in range(LEARNERS)
-    ]
+    transports, pace = map(hub.transport, range(LEARNERS)), pace or Pace(deadline=60.0, retry=0.01)
+    members = repeatable(folder, algorithm, transports, stream, steps, pace=pace, exchanges=exchanges)
     ran = Ran(members, hub, [])
     for member in members:
         record(member, ran)

@@ -42,7 +42,7 @@ from gossamer.net.node import Pace
 from gossamer.net.transport import Receive, Transport
 from gossamer.net.zenoh_link import Files, Link
 from tests import instances
-from tests.networks import Hub, Member, make_member, run_all, samples_of, zenoh_transports
+from tests.networks import Hub, Member, repeatable, run_all, zenoh_transports
 from tests.test_faults import Ran, head, warm
 from tests.test_zenoh_link import free_ports, intruder, until, zenoh
 
@@ -119,21 +119,8 @@ def running(folder: Path, *, refused: bool = False, period: float = PERIOD) -> I
     links = [transport._link for transport in transports]
     carried: list[Transport] = [*transports]
     carried[1] = heard = Recorder(transports[1])
-    members = [
-        make_member(
-            folder / str(i),
-            algorithm,
-            i,
-            transport,
-            samples_of(stream, i, EXCHANGES),
-            key=bytes([i]) * 32,
-            network=NETWORK,
-            run="the same",
-            pace=Pace(deadline=2.0 if refused else 30.0, period=period),
-            exchanges=EXCHANGES,
-        )
-        for i, transport in enumerate(carried)
-    ]
+    pace = Pace(deadline=2.0 if refused else 30.0, period=period)
+    members = repeatable(folder, algorithm, carried, stream, EXCHANGES, network=NETWORK, pace=pace, exchanges=EXCHANGES)
     errors: list[BaseException] = []
     thread = threading.Thread(target=_all, args=(members, errors))
     thread.start()
@@ -294,20 +281,8 @@ def fuzzed_run(folder: Path, count: int) -> Fuzzed:
     algorithm = prepared(REGISTRY["pd_ogd"].make(instances.problem(), topology.ring(3), **REGISTRY["pd_ogd"].example))
     warm(algorithm)
     stream, hub, exchanges = instances.stream(3, FUZZED_AT + 5), Hub(), FUZZED_AT + 5
-    members = [
-        make_member(
-            folder / str(i),
-            algorithm,
-            i,
-            hub.transport(i),
-            samples_of(stream, i, exchanges),
-            key=bytes([i]) * 32,
-            run="the same",
-            pace=Pace(deadline=120.0),
-            exchanges=exchanges,
-        )
-        for i in range(3)
-    ]
+    transports, pace = map(hub.transport, range(3)), Pace(deadline=120.0)
+    members = repeatable(folder, algorithm, transports, stream, exchanges, pace=pace, exchanges=exchanges)
     left, victim = Fuzzed(members), members[0]
 
     def play(exchange: int, decision: np.ndarray) -> None:
