@@ -21,7 +21,7 @@ from gossamer.net.gossip import Cumulative
 from gossamer.net.participant import Participant
 from gossamer.privacy import Pure, SecureNoise
 from gossamer.problems import Block
-from tests.networks import Hub, Member, _run, make_member, run_all
+from tests.networks import Hub, HubTransport, Member, _run, make_member, run_all
 
 PROBLEM = problems.Logistic(3, feature_bound=1.0, domain=sets.L2Ball(2.0))
 SAMPLES = [(np.array([0.5, -0.25, 1.0], np.float32), 1)] * 400
@@ -110,6 +110,26 @@ def test_a_flood_neither_stops_a_node_nor_keeps_it_from_stopping(tmp_path: Path)
     assert three[0].node.board.numbers()["frames_dropped queue"] > 0
     for member in three:
         member.node.stop()
+
+
+class Slow(HubTransport):
+    """A network on which everything takes 60 ms."""
+
+    def send(self, receiver: int, data: bytes) -> None:
+        threading.Timer(0.06, super().send, (receiver, data)).start()
+
+
+def test_on_a_slow_network_messages_are_not_asked_for_again_and_again(tmp_path: Path) -> None:
+    """Waiting 20 ms for what takes 60 would bring every message two or three times."""
+    hub, pace = Hub(), Pace(deadline=5.0, retry=0.02)
+    slow = [
+        make_member(tmp_path / str(i), private(), i, Slow(hub, i), SAMPLES, exchanges=20, pace=pace) for i in range(3)
+    ]
+    run_all(slow)
+    for member in slow:
+        counts = member.node.board.numbers()
+        assert counts["exchanges"] == 20
+        assert counts["resent"] <= counts["messages_sent"] / 4  # in the first exchanges
 
 
 def test_large_and_unknown_frames_are_not_even_kept(tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ class Pace:
             not wait for it again before it is heard. One that answers is waited for ten times as long at most.
         period: from the beginning of one exchange to that of the next, at least. Samples that arrive meanwhile are
             learnt from then: neither when they come nor whether they do shows.
-        retry: before a message is asked for again; doubles with every try.
+        retry: before a message is asked for, or four times as long as messages take of late, if that is more; doubles
+            with every try.
         patience: for all neighbours to be there, before the first exchange.
     """
 
@@ -146,6 +147,8 @@ class Node:
         self._gossip: Gossip | None = None
         self._state: State = None
         self._next_begins, self._shown = 0.0, -math.inf
+        self._usual: float | None = None  # seconds until all messages of a step were there, of late
+        self._pause = self.pace.retry
         board.set("started_time", time.time())
         if algorithm.guarantee.horizon is not None:
             board.set("horizon", algorithm.guarantee.horizon)
@@ -282,22 +285,34 @@ class Node:
     def _gather(self, position: Position, senders: Collection[int]) -> dict[int, Values]:
         """The messages of this step, asked for again and again, until nobody is left who is worth waiting for."""
         self._inbox.move_to(position)
-        begun, pause = time.monotonic(), self.pace.retry
+        begun, pause, asked = time.monotonic(), self._pause, False
         passed = any(self._inbox.newest(sender) > position for sender in self._inbox.lacking(senders))
         ask_at = begun if passed else begun + pause
         while waiting := [one for one in self._inbox.lacking(senders) if self._worth_waiting(one, begun)]:
             now = time.monotonic()
             if now >= ask_at:
                 self._ask(waiting, position)
-                ask_at, pause = now + pause, min(2 * pause, 1.0, self.pace.deadline / 4)
+                asked = True
+                ask_at, pause = now + pause, min(2 * pause, max(1.0, self._pause), self.pace.deadline / 4)
             self._look(min(ask_at - now, self.pace.deadline))
-        self.board.count("waiting_seconds", time.monotonic() - begun)
+        waited = time.monotonic() - begun
+        self.board.count("waiting_seconds", waited)
+        self._pause = pause if asked else self._usual_pause(waited)
         arrived = self._inbox.arrived(senders)
         self._absent.update(self._inbox.lacking(senders))
         if lost := [sender for sender in senders if sender not in arrived]:
             self.board.count("missing", len(lost))
             self._log_seldom("missing", sender=lost[0], exchange=position.exchange, step=position.step)
         return {sender: frame.values for sender, frame in arrived.items()}
+
+    def _usual_pause(self, waited: float) -> float:
+        """Before a message is asked for: on a slow network or machine it is on its way, and would only come twice.
+
+        As in TCP it follows from what messages took of late that were not asked for. Of others nobody knows whether
+        they were lost or only late: after those the longer pause stays.
+        """
+        self._usual = waited if self._usual is None else self._usual + (waited - self._usual) / 8
+        return max(self.pace.retry, min(4 * self._usual, self.pace.deadline / 4))
 
     def _worth_waiting(self, sender: int, begun: float) -> bool:
         """Whether a neighbour was heard within the deadline.
