@@ -36,6 +36,7 @@ import numpy as np
 from gossamer import Budget, simulate
 from gossamer.core import Algorithm
 from gossamer.errors import GossamerError
+from gossamer.net import blobs
 from gossamer.net.agreed import block_at, config_digest, key_fingerprint, noise_of, prepared
 from gossamer.net.board import Board
 from gossamer.net.frames import Frame, Kind
@@ -78,6 +79,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "pd_ftgl": {"block": 3},
     "dpsda_ps": {"budget": Budget(12.0)},
 }
+IN_FILE = {"pd_ftgl", "dpsda_ps"}  # whose messages and states lie in the file beside the database, as large ones do
 
 
 @cache
@@ -192,8 +194,9 @@ class FatalTransport(ZenohTransport):
     def send(self, receiver: int, data: bytes) -> None:
         kind, *position = head_of(data)
         if kind != "message":
+            greets = kind == "want" and receiver not in self._greeted  # its answer may be here before `send` returns
             super().send(receiver, data)
-            if kind == "want" and receiver not in self._greeted:
+            if greets:
                 self.fuse.at("greeting")
             return
         if Position(*position) != self._position:
@@ -239,6 +242,7 @@ def live(life: Life) -> None:
     fuse, algorithm = Fuse(life.plan), algorithm_of(life.name)
     witness = FatalWitness(life.witness) if life.witness else None
     FatalWitness.fuse = FatalLedger.fuse = fuse
+    blobs.LARGE = 1 if life.name in IN_FILE else blobs.LARGE
     played = os.open(life.folder.parent / "played", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def play(exchange: int, decision: np.ndarray) -> None:

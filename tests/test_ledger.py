@@ -27,7 +27,7 @@ from gossamer.cli.commands import Commands
 from gossamer.cli.ledger import ledger as commands
 from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.net.chain import Row
-from gossamer.net.database import place
+from gossamer.net.database import STATE_PLACE, place
 from gossamer.net.ledger import ALL, Identity, Ledger, LedgerError, Spent
 from gossamer.net.sealing import Sealer
 from gossamer.net.witness import Mark, Witness, default_witness
@@ -318,20 +318,20 @@ def test_create_never_overwrites(tmp_path):
          "first or the last row"),
         (["UPDATE rows SET number = 99 WHERE number = 4", "UPDATE rows SET number = 4 WHERE number = 5",
           "UPDATE rows SET number = 5 WHERE number = 99"], "row 4: it does not carry"),
-        (["UPDATE state SET data = X'00'"], "row 8: the stored state"),
-        (["DELETE FROM state"], "row 8: the stored state"),
-        ([f"UPDATE outbox SET data = X'00' WHERE place = {place(6, ALL)}"], "row 6: the stored messages"),
-        ([f"DELETE FROM outbox WHERE place = {place(6, ALL)}"], "row 6: the stored messages"),
-        (["DELETE FROM outbox"], "row 8: the stored messages"),
-        ([f"INSERT INTO outbox VALUES ({place(6, 3)}, X'00')"], "row 6: the stored messages"),
-        ([f"INSERT INTO outbox VALUES ({place(9, ALL)}, X'00')"], "row 9: it was removed"),
-        ([f"UPDATE outbox SET place = {place(7, 2)} WHERE place = {place(7, ALL)}"], "row 7: the stored messages"),
-        ([f"UPDATE outbox SET data = (SELECT data FROM outbox WHERE place = {place(5, ALL)}) "
+        ([f"UPDATE blobs SET data = X'00' WHERE place = {STATE_PLACE}"], "row 8: the stored state"),
+        ([f"DELETE FROM blobs WHERE place = {STATE_PLACE}"], "row 8: the stored state"),
+        ([f"UPDATE blobs SET data = X'00' WHERE place = {place(6, ALL)}"], "row 6: the stored messages"),
+        ([f"DELETE FROM blobs WHERE place = {place(6, ALL)}"], "row 6: the stored messages"),
+        ([f"DELETE FROM blobs WHERE place > {STATE_PLACE}"], "row 8: the stored messages"),
+        ([f"INSERT INTO blobs VALUES ({place(6, 3)}, 1, NULL, X'00')"], "row 6: the stored messages"),
+        ([f"INSERT INTO blobs VALUES ({place(9, ALL)}, 1, NULL, X'00')"], "row 9: it was removed"),
+        ([f"UPDATE blobs SET place = {place(7, 2)} WHERE place = {place(7, ALL)}"], "row 7: the stored messages"),
+        ([f"UPDATE blobs SET data = (SELECT data FROM blobs WHERE place = {place(5, ALL)}) "
           f"WHERE place = {place(6, ALL)}"], "row 6: the stored messages"),
         (["UPDATE secret SET salt = randomblob(32)"], "row 3: the stored messages"),
         (["DELETE FROM secret"], "key of its digests"),
-        (["DROP TABLE state"], "cannot be read"),
-        (["PRAGMA user_version = 2"], "not a ledger"),
+        (["DROP TABLE blobs"], "cannot be read"),
+        (["PRAGMA user_version = 1"], "not a ledger"),
     ],
 )  # fmt: skip
 def test_every_change_is_found(tmp_path, statements, why):
@@ -643,9 +643,9 @@ def test_a_plain_ledger_takes_no_sealer(tmp_path):
 @pytest.mark.parametrize(
     "statement",
     [
-        f"UPDATE outbox SET data = (SELECT data FROM outbox WHERE place = {place(5, ALL)}) WHERE place > {place(6, 0)}",
-        f"UPDATE state SET data = (SELECT data FROM outbox WHERE place = {place(8, ALL)})",
-        "UPDATE state SET data = X'00'",
+        f"UPDATE blobs SET data = (SELECT data FROM blobs WHERE place = {place(5, ALL)}) WHERE place > {place(6, 0)}",
+        f"UPDATE blobs SET data = (SELECT data FROM blobs WHERE place = {place(8, ALL)}) WHERE place = {STATE_PLACE}",
+        f"UPDATE blobs SET data = X'00' WHERE place = {STATE_PLACE}",
     ],
 )
 def test_sealed_pieces_open_nowhere_else(tmp_path, statement):
@@ -667,12 +667,12 @@ def test_bad_sealing_keys(key):
 CRASHES = """
     import os, random, signal, sys, time
     from pathlib import Path
-    from gossamer.net import ledger as module
+    from gossamer.net import blobs, ledger as module
     from gossamer.net.ledger import ALL, Identity, Ledger, Spent
     from gossamer.net.witness import Witness
     from gossamer.privacy import Guarantee, Pure
 
-    folder, kills = Path(sys.argv[1]), int(sys.argv[2])
+    folder, kills, blobs.LARGE = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     path, witness = folder / "ledger.db", folder / "witness"
     Ledger.create(path, Identity("a1", 0, "b2", "meters", "c3"))
 
@@ -734,15 +734,20 @@ CRASHES = """
 """
 
 
-def test_killed_anywhere_nothing_acknowledged_is_lost(tmp_path):
-    """SIGKILL inside the transaction, before the witness, after it, and 25 times at random moments of a run."""
-    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(CRASHES), str(tmp_path), "25"]
+@pytest.mark.parametrize("large", [10**6, 40_000, 1])
+def test_killed_anywhere_nothing_acknowledged_is_lost(tmp_path, large):
+    """SIGKILL inside the transaction, before the witness, after it, and 25 times at random moments of a run.
+
+    All in the database; states in the file beside; all of it there.
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(CRASHES), str(tmp_path), "25", str(large)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[:3] == ["inside 0", "before the witness 1", "after 0"]
     assert len(lines) == 28
     assert {line.split()[-1] for line in lines} <= {"0", "1"}
+    assert (tmp_path / "ledger.blobs").exists() == (large < 10**6)
 
 
 # Commands

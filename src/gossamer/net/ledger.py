@@ -1,9 +1,10 @@
 """What a node spent and sent, on disk before anything is sent: a hash chain, the bytes themselves, and the state.
 
-A row of the chain, the messages of that row and the state after it are written in one transaction. After a crash the
-stored bytes are sent again, never computed again: the same noise over other data would give the data away.
+A row of the chain, the messages of that row and the state after it are written in one transaction (large ones into a
+file beside the database, see `gossamer.net.blobs`). After a crash the stored bytes are sent again, never computed
+again: the same noise over other data would give the data away.
 
-The database holds raw sums and samples (in the state): only its owner can read it, and no export holds any of them.
+Both files hold raw sums and samples (in the state): only their owner can read them, and no export holds any of them.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
 from gossamer.checks import check_choice, check_count
 from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.net.blobs import Blobs, ReplacedError
 from gossamer.net.chain import Chain, Identity, Kind, LedgerError, Row, Spent, guarantee_of, identity_of, misplaced
 from gossamer.net.database import (
     MOST_RECEIVER,
+    STATE_PLACE,
     connect,
     database_errors,
     fill,
@@ -120,8 +124,14 @@ class Ledger:
         with ExitStack() as stack, database_errors(self.path):
             known = self._secure(stack)
             self._database = stack.enter_context(connect(self.path, read_only))
+            require_ledger(self._database, self.path)
+            again = partial(connect, self.path, read_only=True) if read_only else None
+            self._blobs = Blobs(self._database, self.path.with_suffix(".blobs"), again)
+            stack.callback(self._blobs.close)
             self._load()
             self._check_witness(known)
+            if not read_only:
+                self._blobs.wipe()
             self._resources = stack.pop_all()
 
     def _secure(self, stack: ExitStack) -> Mark | None:
@@ -137,7 +147,6 @@ class Ledger:
         return self._witness.read()
 
     def _load(self) -> None:
-        require_ledger(self._database, self.path)
         genesis = self._row("WHERE number = 1")
         last = self._row("ORDER BY number DESC")
         if genesis is None or last is None or genesis.kind != "genesis" or last.hash != last.chained().hash:
@@ -239,12 +248,9 @@ class Ledger:
             costs = tuple(spent) or (self.last.spent if kind == "gossip" else ())
             row = self._next(kind, exchange, step, costs, messages=sent, state=state)
             with self._transaction(row):
-                # Deleted first: the pages are used again at once, so that wiping them costs no write of its own.
-                self._database.execute("DELETE FROM outbox WHERE place < ?", (place(row.number - self._keep + 1, ALL),))
-                stored = (
-                    (place(row.number, who), self._closed(data, _about(row.run, row.number, who))) for who, data in sent
-                )
-                self._database.executemany("INSERT INTO outbox VALUES (?, ?)", stored)
+                self._blobs.drop(place(0, ALL) + 1, place(row.number - self._keep + 1, ALL) - 1)
+                for who, data in sent:
+                    self._blobs.put(place(row.number, who), self._closed(data, _about(row.run, row.number, who)))
                 if state is not None:
                     self._put_state(row, state)
             self._numbers[exchange, step] = row.number
@@ -299,6 +305,7 @@ class Ledger:
             try:
                 yield
                 insert(self._database, row)
+                self._blobs.sync()
                 self._database.execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:
@@ -308,37 +315,44 @@ class Ledger:
                 self._witness.record(Mark(row.number, row.hash))
         self.last = row
         self._stated = row if row.state else self._stated
+        self._blobs.settle()
         self._broken = False
 
     def _put_state(self, row: Row, state: bytes) -> None:
-        """In place where the size is the same: no page is freed, none is wiped."""
-        data = self._closed(state, _about(row.run, row.number))
-        if not self._database.execute("UPDATE state SET data = ? WHERE id = 1", (data,)).rowcount:
-            self._database.execute("INSERT INTO state VALUES (1, ?)", (data,))
+        self._blobs.drop(STATE_PLACE, STATE_PLACE)
+        self._blobs.put(STATE_PLACE, self._closed(state, _about(row.run, row.number)))
 
     # Reading
 
     def message(self, exchange: int, step: int, receiver: int) -> bytes | None:
         """What was committed for this receiver, or for all; None where nothing was, or where it is kept no longer."""
         with self._turn, database_errors(self.path):
-            number = self._numbers.get((exchange, step), 0)
-            query = "SELECT place, data FROM outbox WHERE place IN (?, ?) ORDER BY place DESC"
-            found = self._database.execute(query, (place(number, receiver), place(number, ALL))).fetchone()
-            return self._unsealed(found[1], _about(self.last.run, *unplace(found[0]))) if found else None
+            number = self._numbers.get((exchange, step))
+            row = None if number is None else self._row(f"WHERE number = {number}")
+            try:
+                sent = {} if row is None else self._messages(row)
+            except ReplacedError:
+                return None
+            return sent.get(receiver, sent.get(ALL))
 
     def state(self) -> bytes | None:
         """The last committed state; None before the first. One that is not that of its row is refused."""
         with self._turn, database_errors(self.path):
-            found = self._database.execute("SELECT data FROM state").fetchone()
-            row = self._stated
-            if row is None or found is None:
-                if row or found:
-                    raise LedgerError(f"row {self.last.number}: the stored state is missing or out of place.")
-                return None
-            state = self._unsealed(found[0], _about(row.run, row.number))
-            if row.state != self._digest(row.number, [(_STATE, state)]):
-                raise LedgerError(f"row {row.number}: the stored state is not the one of this row.")
-            return state
+            try:
+                return self._last_state()
+            except ReplacedError:
+                raise LedgerError(f"{self.path}: the node wrote a newer state meanwhile: open it again.") from None
+
+    def _last_state(self) -> bytes | None:
+        row, found = self._stated, self._blobs.get(STATE_PLACE)
+        if row is None and found is None:
+            return None
+        if row is None or found is None:
+            raise LedgerError(f"row {self.last.number}: the stored state is missing or out of place.")
+        state = self._unsealed(found, _about(row.run, row.number))
+        if row.state != self._digest(row.number, [(_STATE, state)]):
+            raise LedgerError(f"row {row.number}: the stored state is not the one of this row.")
+        return state
 
     def rows(self, first: int = -(2**63)) -> Iterator[Row]:
         """All rows as stored, in the order of their numbers, from the number `first` on."""
@@ -361,11 +375,13 @@ class Ledger:
             for row in self.rows():
                 chain.add(row)
                 if row.number >= first and row.message and not self.locked:
-                    self._verify_messages(row)
+                    with suppress(ReplacedError):  # by a node that runs: these are kept no longer
+                        self._messages(row)
             if chain.last != self.last or (self._kept("max") or 0) > chain.count:
                 raise LedgerError(f"row {chain.count + 1}: it was removed: later rows or messages of it are left.")
             if not self.locked:
-                self.state()
+                with suppress(ReplacedError):
+                    self._last_state()
 
     def _first_kept(self) -> int:
         """The first row whose messages must be there: those of the last commit are always kept."""
@@ -374,16 +390,21 @@ class Ledger:
 
     def _kept(self, which: Literal["min", "max"]) -> int | None:
         """The first or the last row of which a message is kept; None where there is none."""
-        at: int | None = self._database.execute(f"SELECT {which}(place) FROM outbox").fetchone()[0]
+        query = f"SELECT {which}(place) FROM blobs WHERE place > {STATE_PLACE}"
+        at: int | None = self._database.execute(query).fetchone()[0]
         return None if at is None else unplace(at)[0]
 
-    def _verify_messages(self, row: Row) -> None:
-        query = "SELECT place, data FROM outbox WHERE place BETWEEN ? AND ? ORDER BY place"
+    def _messages(self, row: Row) -> dict[int, bytes]:
+        """What was stored with a row, by receiver; anything else than was committed is refused."""
+        query = "SELECT place FROM blobs WHERE place BETWEEN ? AND ? ORDER BY place"
         ends = (place(row.number, ALL), place(row.number, MOST_RECEIVER))
-        stored = [(*unplace(at), data) for at, data in self._database.execute(query, ends)]
-        sent = [(who, self._unsealed(data, _about(row.run, number, who))) for number, who, data in stored]
-        if self._digest(row.number, sent) != row.message:
+        sent = {}
+        for (at,) in self._database.execute(query, ends).fetchall():
+            _, who = unplace(at)
+            sent[who] = self._unsealed(self._blobs.get(at) or b"", _about(row.run, row.number, who))
+        if self._digest(row.number, sent.items()) != row.message:
             raise LedgerError(f"row {row.number}: the stored messages are not those of the row: one was changed.")
+        return sent
 
     def close(self) -> None:
         """Let go of the file; more than once does no harm."""
