@@ -1,7 +1,8 @@
 """How fast learners can talk on this machine: `python -m bench.network` prints what docs/network.md quotes.
 
-Zenoh alone, in processes that do nothing but send and receive: what a node can hope for at most. Then nodes, which also
-draw noise, learn, write their ledgers to disk and mix. `--minutes 10` runs nodes for so long and prints their memory.
+Zenoh alone, in processes that do nothing but send and receive: what a node can hope for at most. And nodes, which also
+draw noise, learn, write their ledgers to disk and mix: each run of them is compared with Zenoh right before and after
+it, as machines have better and worse minutes. `--minutes 10` runs nodes for so long and prints their memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
@@ -29,15 +30,24 @@ from gossamer.core import Algorithm
 from gossamer.net import Board, Identity, Ledger, Node, config_digest, from_iterable, prepared
 from gossamer.net.agreed import key_fingerprint
 from gossamer.net.certificates import Authority, common_name
+from gossamer.net.launch import kept_rows
+from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.zenoh_link import Files, Link, ZenohTransport
 from gossamer.privacy import SecureNoise
+from gossamer.topology import FixedTopology
 
 NETWORK = "be7c"
 DIMENSION = 100_000
 SECONDS = 10.0
 RESEND = 0.2  # seconds after which a message counts as lost
 HEADER = 8  # bytes that hold the number of the exchange
-HEADINGS = ("what", "processes", "message", "TLS", "exchanges a second", "MB a second")
+HEADINGS = ("what", "network", "message", "steps a second", "MB a second", "of Zenoh alone")
+NETWORKS = {"ring, 2 neighbours": topology.ring(16, weights="lazy"), "torus, 4": topology.torus(4, 4, weights="lazy")}
+RUNS = {
+    "d_ogd, no noise": ("d_ogd", 400_000),
+    "pd_ogd, Gaussian": ("pd_ogd", 400_000),
+    "pd_ftgl, 32 gossip steps": ("pd_ftgl", 800_000),
+}
 
 Job = Callable[[Link, int, float, Barrier], Any]
 """What one process does, with message size and seconds, and what it gives back."""
@@ -45,9 +55,9 @@ Job = Callable[[Link, int, float, Barrier], Any]
 
 @dataclass(frozen=True)
 class Rate:
-    """What a run reached: exchanges a second, and the megabytes that all processes together received a second."""
+    """What a run reached: steps a second, and the megabytes of messages that all processes together sent a second."""
 
-    exchanges: float
+    steps: float
     megabytes: float
 
 
@@ -63,22 +73,18 @@ def main(
 def print_speeds() -> None:
     """Zenoh alone, nodes, and noise alone, in one run."""
     rows = []
-    for encrypted in (True, False):
-        ring = zenoh_alone(16, 2, 400_000, SECONDS, encrypted=encrypted)
-        stream = zenoh_stream(1_000_000, SECONDS, encrypted=encrypted)
-        security = "yes" if encrypted else "no"
-        rows.append(["Zenoh alone, ring in lock-step", "16", "400 KB", security, *cells(ring)])
-        rows.append(["Zenoh alone, one way, no waiting", "2", "1 MB", security, *cells(stream)])
-    rows.append(["Zenoh alone, ring in lock-step", "16", "800 KB", "yes", *cells(zenoh_alone(16, 2, 800_000, SECONDS))])
-    for name, algorithm in (
-        ("d_ogd", "d_ogd"),
-        ("pd_ogd, Gaussian", "pd_ogd"),
-        ("pd_ftgl, 32 gossip steps", "pd_ftgl"),
-    ):
-        rate, _ = nodes_at_work(16, algorithm, SECONDS)
-        size = "400 KB" if algorithm != "pd_ftgl" else "800 KB"
-        rows.append([f"nodes, {name}", "16", size, "yes", *cells(rate)])
-    print_table("Ring on loop-back", HEADINGS, rows)
+    for where, network in NETWORKS.items():
+        for what, (name, size) in RUNS.items():
+            before = zenoh_alone(peers_of(network), size, SECONDS)
+            nodes, _ = nodes_at_work(network, name, size, SECONDS)
+            after = zenoh_alone(peers_of(network), size, SECONDS)
+            zenoh = Rate(*((a + b) / 2 for a, b in zip(astuple(before), astuple(after), strict=True)))
+            rows.append(["Zenoh alone, in lock-step", where, f"{size // 1000} KB", *cells(zenoh), ""])
+            share = f"{nodes.megabytes / zenoh.megabytes:.2f}"
+            rows.append([f"nodes, {what}", where, f"{size // 1000} KB", *cells(nodes), share])
+    stream = zenoh_stream(1_000_000, SECONDS)
+    rows.append(["Zenoh alone, no waiting", "two processes, one way", "1 MB", *cells(stream), ""])
+    print_table("16 processes on loop-back, mutual TLS", HEADINGS, rows)
     print_table(
         "Noise alone", ("draws", "exchanges a second of 16 nodes on 2 cores"), [["Gaussian, 100,000", noise_alone()]]
     )
@@ -86,26 +92,33 @@ def print_speeds() -> None:
 
 def print_memory(minutes: float) -> None:
     """Resident memory of sixteen nodes, ten times on the way."""
-    rate, memory = nodes_at_work(16, "pd_ogd", 60 * minutes)
+    network = next(iter(NETWORKS.values()))
+    rate, memory = nodes_at_work(network, "pd_ogd", 400_000, 60 * minutes)
     rows = [[f"{minute:g}", f"{low:,.0f} to {high:,.0f}"] for minute, low, high in memory]
     print_table("Resident memory of 16 nodes, pd_ogd, 100,000 coordinates", ("minutes", "MB a node"), rows)
-    print_table("Speed meanwhile", HEADINGS[-2:], [cells(rate)])
+    print_table("Speed meanwhile", HEADINGS[3:5], [cells(rate)])
 
 
-def example(name: str, nodes: int) -> Algorithm:
+def example(name: str, network: FixedTopology) -> Algorithm:
     """An algorithm as nodes run it."""
-    problem, ring = problems.Linear(DIMENSION, domain=sets.L2Ball(1.0)), topology.ring(nodes, weights="lazy")
+    problem = problems.Linear(DIMENSION, domain=sets.L2Ball(1.0))
     if name == "d_ogd":
-        return prepared(algorithms.d_ogd(problem, ring, step=0.1), allow_no_guarantee=True)
+        return prepared(algorithms.d_ogd(problem, network, step=0.1), allow_no_guarantee=True)
     options = {"budget": Budget(8.0, 1e-5), "clip": 1.0, "noise": "gaussian", "horizon": 10**7}
     if name == "pd_ogd":
-        return prepared(algorithms.pd_ogd(problem, ring, **options))
-    return prepared(algorithms.pd_ftgl(problem, ring, **options, block=32, aggregation="independent"))
+        return prepared(algorithms.pd_ogd(problem, network, **options))
+    return prepared(algorithms.pd_ftgl(problem, network, **options, block=32, aggregation="independent"))
+
+
+def peers_of(network: FixedTopology) -> dict[int, frozenset[int]]:
+    """Who talks with whom."""
+    ever = {learner: Neighbourhoods(network, learner).ever() for learner in range(network.learners)}
+    return {learner: frozenset(hears | heard_by) for learner, (hears, heard_by) in ever.items()}
 
 
 def noise_alone() -> str:
     """Exchanges a second for which two cores draw the noise of sixteen nodes, by what one core draws."""
-    algorithm = example("pd_ogd", 16)
+    algorithm = example("pd_ogd", NETWORKS["ring, 2 neighbours"])
     source, (name, spec) = SecureNoise(bytes(32), "bench", "bench"), *algorithm.learner.noise.items()
     scale = algorithm.scales_of(name)[:1]
     source.draw(name, spec, scale, 0, 10)
@@ -114,28 +127,30 @@ def noise_alone() -> str:
     return f"{2 * 50 / 16 / (time.perf_counter() - begun):,.1f}"
 
 
-def nodes_at_work(nodes: int, name: str, seconds: float) -> tuple[Rate, list[tuple[float, float, float]]]:
-    """Nodes on a ring in processes of their own, with ledgers on disk: speed, and memory (minute, least, most)."""
-    peers = {i: frozenset({(i + 1) % nodes, (i - 1) % nodes}) for i in range(nodes)}
+def nodes_at_work(
+    network: FixedTopology, name: str, size: int, seconds: float
+) -> tuple[Rate, list[tuple[float, float, float]]]:
+    """Nodes in processes of their own, with ledgers on disk: speed, and memory (minute, least, most)."""
+    peers = peers_of(network)
     with tempfile.TemporaryDirectory() as folder:
-        work = partial(_node, name, nodes, Path(folder))
-        results = _play(peers, work, 0, seconds, True)
-    speeds = [speed for speed, _, _ in results]
-    sent = sum(megabytes for _, megabytes, _ in results)
-    memory = list(zip(*(samples for _, _, samples in results), strict=True))
+        results = _play(peers, partial(_node, name, network, Path(folder)), size, seconds)
+    sent = sum(messages for messages, _ in results)
+    memory = list(zip(*(samples for _, samples in results), strict=True))
     minutes = [seconds / 60 * (place + 1) / len(memory) for place in range(len(memory))]
     lows_and_highs = [(minute, min(each), max(each)) for minute, each in zip(minutes, memory, strict=True)]
-    return Rate(sum(speeds) / nodes, sent), lows_and_highs
+    return Rate(sent / sum(map(len, peers.values())), sent * size / 1e6), lows_and_highs
 
 
-def _node(name: str, nodes: int, folder: Path, link: Link, _size: int, seconds: float, barrier: Barrier) -> Any:
-    """One node: exchanges a second, megabytes a second sent, and its resident memory at ten moments."""
-    algorithm, key = example(name, nodes), SecureNoise.new_key()
+def _node(
+    name: str, network: FixedTopology, folder: Path, link: Link, size: int, seconds: float, barrier: Barrier
+) -> tuple[float, list[float]]:
+    """One node: messages a second sent, those that were sent again not counted, and its memory at ten moments."""
+    algorithm, key = example(name, network), SecureNoise.new_key()
     path = folder / f"{link.learner}.db"
     identity = Identity(NETWORK * 8, link.learner, config_digest(algorithm), "bench", key_fingerprint(key))
     Ledger.create(path, identity)
     board = Board(algorithm.problem, algorithm.guarantee, link.learner, logs=io.StringIO())
-    with Ledger.open(path, keep=64) as ledger:
+    with Ledger.open(path, keep=kept_rows(algorithm, len(link.peers))) as ledger:
         node = Node(
             algorithm,
             link.learner,
@@ -151,17 +166,15 @@ def _node(name: str, nodes: int, folder: Path, link: Link, _size: int, seconds: 
         while board.numbers()["exchanges"] < 3:  # compiled, connected
             time.sleep(0.05)
         barrier.wait(300)
-        begun, before, memory = time.monotonic(), board.numbers(), []
+        begun, before, memory = time.monotonic(), board.numbers()["messages_sent"], []
         for _ in range(10):
             time.sleep(seconds / 10)
             memory.append(_resident())
-        passed, after = time.monotonic() - begun, board.numbers()
+        rate = (board.numbers()["messages_sent"] - before) / (time.monotonic() - begun)
         barrier.wait(300)
         node.stop()
         thread.join(30)
-    steps = algorithm.mixing.steps
-    speed, bytes_ = ((after[each] - before[each]) / passed for each in ("exchanges", "bytes_sent"))
-    return speed * steps, bytes_ / 1e6, memory
+    return rate, memory
 
 
 def _resident() -> float:
@@ -171,39 +184,35 @@ def _resident() -> float:
 
 
 def cells(rate: Rate) -> list[str]:
-    return [f"{rate.exchanges:,.1f}", f"{rate.megabytes:,.0f}"]
+    return [f"{rate.steps:,.1f}", f"{rate.megabytes:,.0f}"]
 
 
-def zenoh_alone(nodes: int, neighbours: int, size: int, seconds: float, *, encrypted: bool = True) -> Rate:
-    """Processes on a circle that send to their neighbours in lock-step: number k + 1 when all have sent number k.
+def zenoh_alone(peers: Mapping[int, frozenset[int]], size: int, seconds: float) -> Rate:
+    """Processes that send to their peers in lock-step: number k + 1 when all have sent number k.
 
     Args:
-        nodes: processes.
-        neighbours: of each, half of them on either side; 1 for two nodes.
+        peers: who talks with whom.
         size: bytes of a message.
         seconds: how long.
-        encrypted: with mutual TLS, or over plain TCP.
     """
-    offsets = [sign * step for step in range(1, neighbours // 2 + 1) for sign in (1, -1)] or [1]
-    peers = {i: frozenset((i + offset) % nodes for offset in offsets) - {i} for i in range(nodes)}
-    exchanges = _play(peers, _in_lock_step, size, seconds, encrypted)
-    mean = sum(exchanges) / nodes
+    steps = _play(peers, _in_lock_step, size, seconds)
+    mean = sum(steps) / len(peers)
     return Rate(mean, mean * sum(map(len, peers.values())) * size / 1e6)
 
 
-def zenoh_stream(size: int, seconds: float, *, encrypted: bool = True) -> Rate:
+def zenoh_stream(size: int, seconds: float) -> Rate:
     """One process sends to another as fast as it can."""
-    received, _ = _play({0: frozenset({1}), 1: frozenset({0})}, _one_way, size, seconds, encrypted)
+    received, _ = _play({0: frozenset({1}), 1: frozenset({0})}, _one_way, size, seconds)
     return Rate(received, received * size / 1e6)
 
 
-def _play(peers: Mapping[int, frozenset[int]], job: Job, size: int, seconds: float, encrypted: bool) -> list[Any]:
+def _play(peers: Mapping[int, frozenset[int]], job: Job, size: int, seconds: float) -> list[Any]:
     """Run a job in a process for every learner, and gather what they give back."""
     context = mp.get_context("forkserver")
     modules = ["bench.tools", "gossamer.net", "gossamer.algorithms"]  # imported once, not once a process
     context.set_forkserver_preload(modules)
     with tempfile.TemporaryDirectory() as folder:
-        links = loopback_links(peers, Path(folder) if encrypted else None)
+        links = loopback_links(peers, Path(folder))
         barrier, pipes, processes = context.Barrier(len(links)), [], []
         for link in links:
             mine, theirs = context.Pipe(duplex=False)
@@ -217,8 +226,8 @@ def _play(peers: Mapping[int, frozenset[int]], job: Job, size: int, seconds: flo
     return results
 
 
-def loopback_links(peers: Mapping[int, frozenset[int]], folder: Path | None) -> list[Link]:
-    """Links on free ports of this machine, with certificates in a folder, or without TLS."""
+def loopback_links(peers: Mapping[int, frozenset[int]], folder: Path) -> list[Link]:
+    """Links on free ports of this machine, with certificates in a folder."""
     authority = Authority.new("bench")
     addresses = dict(zip(peers, _free_addresses(len(peers)), strict=True))
     return [
@@ -229,7 +238,7 @@ def loopback_links(peers: Mapping[int, frozenset[int]], folder: Path | None) -> 
             {peer: addresses[peer] for peer in others},
             hears=others,
             speaks_to=others,
-            tls=None if folder is None else _certify(authority, learner, folder),
+            tls=_certify(authority, learner, folder),
         )
         for learner, others in peers.items()
     ]

@@ -4,7 +4,7 @@ node.toml        addresses, data, deadlines: for its owner to edit
 algorithm.json   what all nodes of the network must agree on
 ca.pem, cert.pem, cert.key    who it is
 noise.key        32 secret bytes
-ledger.db        what was released; made together with the key
+ledger.db        what was released; made together with the key. Large messages and states: ledger.blobs
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def launch(
     key, link, earlier = directory.key(), directory.link(settings), _earlier(directory.path, settings)
     board = Board(ready.problem, ready.guarantee, settings.learner)
     with ExitStack() as stack:
-        ledger = stack.enter_context(_ledger(directory, settings, state_key, adopt, _kept(ready, len(link.peers))))
+        ledger = stack.enter_context(_ledger(directory, settings, state_key, adopt, kept_rows(ready, len(link.peers))))
         endpoint = stack.enter_context(_endpoint(board, settings.http)) if settings.http else None
         node = Node(
             ready,
@@ -94,7 +94,7 @@ def launch(
         return Running(node, stack.pop_all())
 
 
-def _kept(algorithm: Algorithm, neighbours: int) -> int:
+def kept_rows(algorithm: Algorithm, neighbours: int) -> int:
     """Of how many rows messages are kept, to be sent again: of some exchanges, and not too many bytes."""
     size = 8 * algorithm.problem.dim * (neighbours if algorithm.missing == "later" else 1)
     return max(_LEAST_KEPT, _EXCHANGES_KEPT * algorithm.mixing.steps, min(_MOST_KEPT, _KEPT_BYTES // max(1, size)))

@@ -9,7 +9,6 @@ Both files hold raw sums and samples (in the state): only their owner can read t
 
 from __future__ import annotations
 
-import hmac
 import os
 import secrets
 import struct
@@ -39,6 +38,7 @@ from gossamer.net.database import (
     select,
     unplace,
 )
+from gossamer.net.packing import require_net
 from gossamer.net.sealing import Sealer
 from gossamer.net.witness import Mark, Witness, old_copy, sync_directory
 from gossamer.privacy import Guarantee
@@ -113,6 +113,7 @@ class Ledger:
         return cls(path, sealer, witness, check_count("keep", keep), read_only)
 
     def __init__(self, path: Path, sealer: Sealer | None, witness: Witness | None, keep: int, read_only: bool) -> None:
+        require_net()
         self.path, self._sealer, self._witness = path.resolve(), sealer, witness
         self._keep, self._read_only = keep, read_only
         self._turn = threading.RLock()
@@ -448,8 +449,13 @@ class Ledger:
         return next(iter(select(self._database, f"{where} LIMIT 1")), None)
 
     def _digest(self, number: int, parts: Iterable[tuple[int, bytes]]) -> str:
-        """Keyed, so that nobody can try out messages or states; with the number, so that no two can be compared."""
-        digest = hmac.new(self._salt, struct.pack("<Q", number), "sha256")
+        """Keyed, so that nobody can try out messages or states; with the number, so that no two can be compared.
+
+        BLAKE3: a megabyte in a fifth of the time of SHA-256, which was a tenth of all that a node does.
+        """
+        from blake3 import blake3
+
+        digest = blake3(struct.pack("<Q", number), key=self._salt)
         for receiver, data in parts:
             digest.update(struct.pack("<qQ", receiver, len(data)))
             digest.update(data)

@@ -14,11 +14,12 @@ _ARRAY = 1
 def require_net() -> None:
     """Refuse to go on without the packages that only networks need."""
     try:
+        import blake3  # noqa: F401
         import msgpack  # noqa: F401
         import zenoh  # noqa: F401
     except ImportError as error:
-        hint = "pip install gossamer[net]"
-        raise ConfigurationError("network", f"no {error.name}", "eclipse-zenoh and msgpack installed", hint) from None
+        allowed, hint = "eclipse-zenoh, msgpack and blake3 installed", "pip install gossamer[net]"
+        raise ConfigurationError("network", f"no {error.name}", allowed, hint) from None
 
 
 def pack(value: Any) -> bytes:
