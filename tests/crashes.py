@@ -94,7 +94,7 @@ class Head(NamedTuple):
 
 
 def head_of(data: bytes) -> Head:
-    _, _, _, kind, _, exchange, step, _ = msgpack.unpackb(data)
+    _, _, _, kind, _, exchange, step, *_ = msgpack.unpackb(data)
     return Head(KINDS[kind], exchange, step)
 
 

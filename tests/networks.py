@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import numpy as np
 
 from gossamer.core import Algorithm
@@ -267,3 +268,13 @@ def simulator_noise(algorithm: Algorithm, members: list[Member]) -> Callable[[in
     """Makes the noise of these nodes for `simulate`."""
     sources = tuple(noise_of(algorithm, member.key, str(member.node.ledger.run)) for member in members)
     return lambda seed: OwnKeys(sources)
+
+
+def padded(fields: list[Any], leaves: list[Any]) -> list[Any]:
+    """The fields of a frame, with the padding that has the bytes of the first leaf begin at a multiple of eight."""
+    for fill in range(8):
+        head = [*fields, bytes(fill)]
+        before = len(msgpack.packb([*head, leaves])) - sum(len(msgpack.packb(leaf)) for leaf in leaves[1:])
+        if not leaves or (before - len(leaves[0][2])) % 8 == 0:
+            return [*head, leaves]
+    raise AssertionError

@@ -304,7 +304,7 @@ def mean_of(learner: int, now: np.ndarray, weights: np.ndarray, used: Iterable[i
 
 def values(data: bytes) -> np.ndarray:
     """The first array of a message."""
-    dtype, shape, raw = msgpack.unpackb(data)[7][0]
+    dtype, shape, raw = msgpack.unpackb(data)[8][0]
     return np.frombuffer(raw, dtype).reshape(shape).astype(np.float64)
 
 

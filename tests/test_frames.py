@@ -14,13 +14,17 @@ from numpy.testing import assert_array_equal
 
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.net.frames import REASONS, VERSION, Format, Frame, FrameError, Leaf
+from tests.networks import padded
 
 NETWORK, CONFIG = bytes(range(16)), bytes(range(100, 132))
 FIRST = (Leaf("<f4", (2, 3)), Leaf("<i4", ()))
 LATER = (Leaf("<f8", (4,)),)
 FORM = Format(NETWORK, CONFIG, learners=300, steps=3, first=FIRST, later=LATER)
 X, N = np.arange(6, dtype=np.float32).reshape(2, 3), np.array(-7, np.int32)
-FULL = [VERSION, NETWORK, CONFIG, 0, 5, 9, 0, [["<f4", [2, 3], X.tobytes()], ["<i4", [], N.tobytes()]]]
+LEAVES = [["<f4", [2, 3], X.tobytes()], ["<i4", [], N.tobytes()]]
+
+
+FULL = padded([VERSION, NETWORK, CONFIG, 0, 5, 9, 0], LEAVES)
 
 
 def changed(place, value):
@@ -94,7 +98,7 @@ def test_every_length_that_msgpack_writes_in_another_way(size):
     form = Format(NETWORK, CONFIG, 2, 1, (Leaf("<f4", (size,)),), ())
     value = np.full(size, 0.5, np.float32)
     data = form.encode(Frame("message", 1, 0, 0, (value,)))
-    assert data == msgpack.packb([VERSION, NETWORK, CONFIG, 0, 1, 0, 0, [["<f4", [size], value.tobytes()]]])
+    assert data == msgpack.packb(padded([VERSION, NETWORK, CONFIG, 0, 1, 0, 0], [["<f4", [size], value.tobytes()]]))
     assert_array_equal(form.decode(data, 1).values[0], value, strict=True)
 
 
@@ -122,7 +126,7 @@ def test_size():
     "data",
     [
         b"",
-        b"\x98",
+        b"\x99",
         b"\xc1",
         msgpack.packb(FULL)[:-1],
         msgpack.packb(FULL) + b"\x00",
@@ -142,11 +146,11 @@ def test_size():
         changed(5, msgpack.Timestamp(0, 0)),
         changed(5, msgpack.ExtType(1, b"")),
         changed(1, "x" * 40),
-        changed(7, None),
-        changed(7, {}),
-        changed(7, [["<f4", [2, 3], "text"]]),
-        changed(7, [msgpack.ExtType(1, b"abcd")]),
-        changed(7, [[]]),
+        changed(8, None),
+        changed(8, {}),
+        changed(8, [["<f4", [2, 3], "text"]]),
+        changed(8, [msgpack.ExtType(1, b"abcd")]),
+        changed(8, [[]]),
     ],
 )
 def test_malformed(data):
@@ -156,8 +160,8 @@ def test_malformed(data):
 @pytest.mark.parametrize(
     ("short", "longer"),
     [
-        (b"\x98\x01", b"\xdc\x00\x08\x01"),
-        (b"\x98\x01", b"\x98\xcc\x01"),
+        (b"\x99\x02", b"\xdc\x00\x09\x02"),
+        (b"\x99\x02", b"\x99\xcc\x02"),
         (b"\xc4\x10", b"\xc5\x00\x10"),
         (b"\x00\x05\x09", b"\x00\x05\xd0\x09"),
         (b"\x00\x05\x09", b"\x00\xd1\x00\x05\x09"),
@@ -175,8 +179,8 @@ def test_other_encodings_of_the_same_frame_are_malformed(short, longer):
 
 
 def test_version():
-    assert reason_of(changed(0, 2)) == "version"
-    assert reason_of(msgpack.packb([2, "another", "structure"])) == "version"
+    assert reason_of(changed(0, 1)) == "version"
+    assert reason_of(msgpack.packb([3, "another", "structure"])) == "version"
 
 
 def test_network():
@@ -206,34 +210,50 @@ def test_kind(kind):
     ],
 )
 def test_position(kind, exchange, step):
-    assert reason_of(msgpack.packb([*FULL[:3], kind, 5, exchange, step, []])) == "position"
+    assert reason_of(msgpack.packb([*FULL[:3], kind, 5, exchange, step, b"", []])) == "position"
 
 
 @pytest.mark.parametrize(
     "leaves",
     [
         [],
-        FULL[7][:1],
-        [*FULL[7], FULL[7][1]],
-        [["<f8", [2, 3], X.tobytes()], FULL[7][1]],
-        [["<f4", [3, 2], X.tobytes()], FULL[7][1]],
-        [["<f4", [6], X.tobytes()], FULL[7][1]],
-        [["<f4", [2, 3], X.tobytes()[:-1]], FULL[7][1]],
-        [["|O", [2, 3], X.tobytes()], FULL[7][1]],
-        [["<f4", [2, -3], X.tobytes()], FULL[7][1]],
+        LEAVES[:1],
+        [*LEAVES, LEAVES[1]],
+        [["<f8", [2, 3], X.tobytes()], LEAVES[1]],
+        [["<f4", [3, 2], X.tobytes()], LEAVES[1]],
+        [["<f4", [6], X.tobytes()], LEAVES[1]],
+        [["<f4", [2, 3], X.tobytes()[:-1]], LEAVES[1]],
+        [["|O", [2, 3], X.tobytes()], LEAVES[1]],
+        [["<f4", [2, -3], X.tobytes()], LEAVES[1]],
     ],
 )
 def test_shape(leaves):
-    assert reason_of(changed(7, leaves)) == "shape"
+    assert reason_of(changed(8, leaves)) == "shape"
 
 
 def test_frames_without_values_have_none():
     for kind in (1, 2, 3):
-        assert reason_of(changed(3, kind)) == "shape"
+        assert reason_of(msgpack.packb([*FULL[:3], kind, 5, 9, 0, b"", LEAVES])) == "shape"
 
 
 def test_the_leaves_of_another_step_are_refused():
-    assert reason_of(changed(6, 1)) == "shape"
+    later = padded([*FULL[:6], 1], [["<f8", [4], bytes(32)]])
+    same(FORM.decode(msgpack.packb(later), 5), Frame("message", 5, 9, 1, (np.zeros(4),)))
+    assert reason_of(msgpack.packb([*later[:8], LEAVES])) == "shape"
+
+
+@pytest.mark.parametrize("padding", [FULL[7] + b"\0", FULL[7][:-1], b"\1" * len(FULL[7]), bytes(8), 0, None, ""])
+def test_any_other_padding_is_malformed(padding):
+    assert reason_of(changed(7, padding)) == "malformed"
+
+
+@pytest.mark.parametrize("exchange", [0, 127, 128, 255, 256, 2**16, 2**32, 2**61])
+def test_the_first_array_is_read_where_it_lies(exchange):
+    data = FORM.encode(Frame("message", 5, exchange, 1, (np.arange(4.0),)))
+    (value,) = FORM.decode(data, 5).values
+    start = np.frombuffer(data, np.uint8).ctypes.data
+    assert start < value.ctypes.data < start + len(data)
+    assert value.ctypes.data % 8 == start % 8
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2.0**101, -(2.0**101)])
@@ -241,8 +261,8 @@ def test_the_leaves_of_another_step_are_refused():
 def test_range(bad, place):
     value = X.copy()
     value.flat[place] = bad
-    leaves = [["<f4", [2, 3], value.tobytes()], FULL[7][1]]
-    assert reason_of(changed(7, leaves)) == "range"
+    leaves = [["<f4", [2, 3], value.tobytes()], LEAVES[1]]
+    assert reason_of(changed(8, leaves)) == "range"
     with pytest.raises(FrameError, match="range"):
         FORM.encode(Frame("message", 5, 9, 0, (value, N)))
 
@@ -254,7 +274,7 @@ def test_the_largest_number_is_a_setting():
 
 
 def changed_integers(number):
-    return [*FULL[:7], [FULL[7][0], ["<i4", [], np.array(number, np.int32).tobytes()]]]
+    return [*FULL[:8], [LEAVES[0], ["<i4", [], np.array(number, np.int32).tobytes()]]]
 
 
 def test_messages_of_errors_repeat_no_value():
@@ -333,8 +353,8 @@ def grown(rng):
 
 def confused(rng):
     odd = [None, True, 1.5, -1, 2**63, "text", b"bytes", [], [[]], {}, {"a": 1}, msgpack.Timestamp(1, 2)]
-    odd += [msgpack.ExtType(5, b"x"), float("nan"), [FULL[7][0]] * 5, 0, 1, 2, 3]
-    return changed(int(rng.integers(8)), odd[int(rng.integers(len(odd)))])
+    odd += [msgpack.ExtType(5, b"x"), float("nan"), [LEAVES[0]] * 5, 0, 1, 2, 3]
+    return changed(int(rng.integers(9)), odd[int(rng.integers(len(odd)))])
 
 
 LONG = [b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff"]

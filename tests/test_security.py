@@ -35,14 +35,14 @@ from gossamer.core import Algorithm
 from gossamer.net.agreed import prepared
 from gossamer.net.certificates import Authority, common_name
 from gossamer.net.directory import NodeDirectory
-from gossamer.net.frames import REASONS
+from gossamer.net.frames import REASONS, VERSION
 from gossamer.net.launch import launch
 from gossamer.net.ledger import LedgerError
 from gossamer.net.node import Pace
 from gossamer.net.transport import Receive, Transport
 from gossamer.net.zenoh_link import Files, Link
 from tests import instances
-from tests.networks import Hub, Member, repeatable, run_all, zenoh_transports
+from tests.networks import Hub, Member, padded, repeatable, run_all, zenoh_transports
 from tests.test_faults import Ran, head, warm
 from tests.test_zenoh_link import free_ports, intruder, until, zenoh
 
@@ -157,9 +157,8 @@ def forged(frame: bytes, **changes: Any) -> bytes:
     fields = msgpack.unpackb(frame)
     for name, value in changes.items():
         fields[("version", "network", "config", "kind", "sender", "exchange", "step").index(name)] = value
-    [[dtype, shape, raw]] = fields[7]
-    fields[7] = [[dtype, shape, struct.pack("<f", 1.0) * (len(raw) // 4)]]
-    return bytes(msgpack.packb(fields))
+    [[dtype, shape, raw]] = fields[8]
+    return bytes(msgpack.packb(padded(fields[:7], [[dtype, shape, struct.pack("<f", 1.0) * (len(raw) // 4)]])))
 
 
 def later(network: Network) -> range:
@@ -233,7 +232,7 @@ def test_intruders_move_no_decision(undisturbed: np.ndarray, tmp_path: Path) -> 
             for exchange in later(network):
                 put(sender.session, "0/1", forged(frames[0], exchange=exchange, network=b"\1" * 16))
                 put(sender.session, "0/1", forged(frames[0], exchange=exchange, config=b"\1" * 32))
-                put(sender.session, "0/1", forged(frames[0], exchange=exchange, version=2))
+                put(sender.session, "0/1", forged(frames[0], exchange=exchange, version=VERSION + 1))
             until(lambda: min(map(network.dropped, ("network", "configuration", "version"))) == 4)
         now = max(network.members[1].played)
         until(lambda: max(network.members[1].played) > now + 6)  # what was sent for exchanges to come was looked at
@@ -355,7 +354,7 @@ def other_fields(rng: np.random.Generator, data: bytes) -> bytes:
     """One field is something else, well packed."""
     numbers = [None, True, -1, 2**40, 2**63, 1.5, 3, 0]
     strange: list[Any] = [*numbers, "x", b"\0" * 16, b"\0" * 32, [], {}, [["<f4", [5], b"\xff" * 20]]]
-    fields, place, value = msgpack.unpackb(data), int(rng.integers(8)), strange[int(rng.integers(len(strange)))]
+    fields, place, value = msgpack.unpackb(data), int(rng.integers(9)), strange[int(rng.integers(len(strange)))]
     if place == 5 and value == 2**40 and head(data)[0] != "want":
         return b""  # well formed: a neighbour who has sent, or seen, more than the ledger holds is believed
     fields[place] = value

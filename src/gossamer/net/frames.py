@@ -1,8 +1,11 @@
 """What learners send each other: versioned msgpack frames of fixed dtypes and shapes.
 
-A frame is the array [version, network, configuration, kind, sender, exchange, step, leaves], and a leaf is [dtype,
-shape, bytes]. Everything but the header's numbers and the leaves' bytes is known before a frame arrives, so it is
-compared and not interpreted: there is one encoding of every frame, and any other is refused.
+A frame is the array [version, network, configuration, kind, sender, exchange, step, padding, leaves], and a leaf is
+[dtype, shape, bytes]. Padding (zeros, seven at most) has the bytes of the first leaf begin at a multiple of eight: they
+are read where they lie.
+
+Everything but the header's numbers and the leaves' bytes is known before a frame arrives, so it is compared and not
+interpreted: there is one encoding of every frame, and any other is refused.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import numpy as np
 from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, NetworkError
 
-VERSION = 1
+VERSION = 2
 """Of the encoding; frames of other versions are refused."""
 
 Kind = Literal["message", "void", "want", "seen"]
@@ -34,8 +37,9 @@ DTYPES = ("<f4", "<f8", "<i4")
 """Types of leaves."""
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
-_FIELDS = 8
-_LONGEST_HEAD = 1 + 1 + (2 + 16) + (2 + 32) + 1 + 9 + 9 + 9
+_FIELDS = 9
+_ALIGNED = 8
+_LONGEST_HEAD = 1 + 1 + (2 + 16) + (2 + 32) + 1 + 9 + 9 + 9 + (2 + _ALIGNED - 1)
 _EXCHANGES = 2**62
 
 
@@ -74,10 +78,10 @@ class FrameError(NetworkError):
     Attributes:
         reason: one of REASONS, for counters.
 
-    >>> raise FrameError("version", "this is version 2; version 1 is understood")
+    >>> raise FrameError("version", "this is version 3; version 2 is understood")
     Traceback (most recent call last):
         ...
-    gossamer.net.frames.FrameError: frame refused (version): this is version 2; version 1 is understood
+    gossamer.net.frames.FrameError: frame refused (version): this is version 3; version 2 is understood
     """
 
     def __init__(self, reason: Reason, what: str) -> None:
@@ -169,12 +173,13 @@ class Format:
         tail = self._tail(kind, step)
         if not tail.fits(data, end):
             raise tail.fault(data, end)
-        values = []
+        values, view = [], memoryview(data)
         place = end + len(tail.opening)
         for number, (leaf, prefix) in enumerate(zip(tail.leaves, tail.prefixes, strict=True)):
             place += len(prefix)
-            # A slice is a copy, and faster than a view: numbers that do not lie on their boundaries are slow to read.
-            value = np.frombuffer(data[place : place + leaf.size], leaf.dtype).reshape(leaf.shape)
+            value = np.frombuffer(view[place : place + leaf.size], leaf.dtype).reshape(leaf.shape)
+            if not value.flags.aligned:  # numbers that do not lie on their boundaries are slow to read
+                value = np.frombuffer(data[place : place + leaf.size], leaf.dtype).reshape(leaf.shape)
             self._check_range(value, number)
             values.append(value)
             place += leaf.size
@@ -193,6 +198,9 @@ class Format:
         pack.pack_array_header(_FIELDS)
         for field in (VERSION, *fields):
             pack.pack(field)
+        tail = self._tail(kind, step)
+        lead = len(pack.bytes()) + 2 + tail.lead  # two bytes open the padding
+        pack.pack(bytes(-lead % _ALIGNED if tail.leaves else 0))
         return bytes(pack.bytes())
 
     def _read_head(self, data: bytes, sender: int) -> tuple[Kind, int, int, int]:
@@ -202,7 +210,7 @@ class Format:
             raise FrameError("network", "it belongs to another network")
         if fields[1] != self.config:
             raise FrameError("configuration", "its sender runs with another configuration")
-        number, named, exchange, step = (_as_int(field) for field in fields[2:])
+        number, named, exchange, step = (_as_int(field) for field in fields[2:6])
         if named != sender or not 0 <= sender < self.learners:
             raise FrameError("sender", f"learner {sender} sent it, and it names another one")
         if not 0 <= number < len(_KINDS):
@@ -239,6 +247,7 @@ class _Tail:
         self.leaves = leaves
         self.opening: bytes = msgpack.Packer().pack_array_header(len(leaves))
         self.prefixes = [b"\x93" + msgpack.packb([*leaf])[1:] + _opening_of_bytes(leaf.size) for leaf in leaves]
+        self.lead = len(self.opening) + len(self.prefixes[0]) if leaves else 0
         self.size = len(self.opening) + sum(map(len, self.prefixes)) + sum(leaf.size for leaf in leaves)
 
     def fits(self, data: bytes, place: int) -> bool:
