@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
-import secrets
+import sqlite3
+import threading
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.net import ledger
+from gossamer.net import blobs, ledger
 from gossamer.net.blobs import LARGE, Space
 from gossamer.net.ledger import ALL, Identity, Ledger, LedgerError
 from gossamer.net.sealing import Sealer
@@ -97,9 +101,9 @@ def test_what_was_dropped_is_wiped_when_it_is_closed_or_opened(path: Path) -> No
     assert beside(path).rstrip(b"\0") == found.rstrip(b"\0")
 
 
-@pytest.mark.parametrize("fatal", ["insert", "sync"])
+@pytest.mark.parametrize("fatal", ["insert", "flush", "commit"])
 def test_what_a_crash_undoes_is_still_there(path: Path, fatal: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pieces of the next rows are written, and their transactions are not: again and again, as with a full disk."""
+    """The pieces of the next row are written, and its transaction is not: again and again, as with a full disk."""
 
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left")
@@ -107,10 +111,16 @@ def test_what_a_crash_undoes_is_still_there(path: Path, fatal: str, monkeypatch:
     with Ledger.open(path, keep=KEEP) as one:
         commit(one, *range(7))
     for _ in range(5):
-        with monkeypatch.context() as patch:
-            patch.setattr(*((ledger, "insert") if fatal == "insert" else (os, "fdatasync")), fail)
-            with pytest.raises(LedgerError, match="no space left"), Ledger.open(path, keep=KEEP) as one:
+        with Ledger.open(path, keep=KEEP) as one, monkeypatch.context() as patch:
+            written = _note(patch, os, "pwrite", [])
+            if fatal == "commit":
+                one._database.set_authorizer(_no_commit)
+            else:
+                patch.setattr(*((ledger, "insert") if fatal == "insert" else (blobs, "flush")), fail)
+            with pytest.raises(LedgerError, match="Nothing may be sent"):
                 commit(one, 7)
+            assert written  # it came as far as that
+            one._database.set_authorizer(None)
         with Ledger.open(path, keep=KEEP) as one:
             assert kept(one, range(7)) == [4, 5, 6]
     with Ledger.open(path, keep=KEEP) as one:
@@ -118,21 +128,142 @@ def test_what_a_crash_undoes_is_still_there(path: Path, fatal: str, monkeypatch:
         assert kept(one, range(8)) == [5, 6, 7]
 
 
+def _no_commit(action: int, word: str | None, *_: object) -> int:
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION and word == "COMMIT" else sqlite3.SQLITE_OK
+
+
+def _note(patch: pytest.MonkeyPatch, where: Any, name: str, events: list[str]) -> list[str]:
+    """Write down every call of a function, before it is made."""
+    function = getattr(where, name)
+
+    def call(*given: Any) -> Any:
+        events.append(name)
+        return function(*given)
+
+    patch.setattr(where, name, call)
+    return events
+
+
+def test_pieces_are_on_disk_before_the_transaction_and_freed_after_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    with Ledger.open(path, keep=1) as one:
+        commit(one, 0)
+        for where, name in ((os, "pwrite"), (blobs, "flush"), (Space, "give")):
+            _note(monkeypatch, where, name, events)
+        one._database.set_trace_callback(lambda text: events.append(text.split()[0]))
+        commit(one, 1)
+        one._database.set_trace_callback(None)
+        found = [event for event in events if event in ("BEGIN", "pwrite", "flush", "COMMIT", "give")]
+        events.clear()
+    assert found == ["BEGIN", "pwrite", "pwrite", "flush", "COMMIT", "give", "give"]
+    assert events[-2:] == ["pwrite", "flush"]  # what was dropped is wiped
+
+
+def test_the_directory_knows_the_file_before_a_row_refers_to_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(blobs, "sync_directory", synced.append)
+    with Ledger.open(path) as one:
+        commit(one, 0)
+    assert synced == [path.parent]
+
+
+def test_writes_pass_by_the_cache_where_they_can(path: Path) -> None:
+    with Ledger.open(path) as one:
+        commit(one, 0)
+        assert one._blobs._file is not None
+        flags = fcntl.fcntl(one._blobs._file._file, fcntl.F_GETFL)
+    probe = path.with_name("probe")
+    probe.touch()
+    try:
+        os.close(os.open(probe, os.O_RDWR | os.O_DIRECT))
+    except OSError:
+        assert not flags & os.O_DIRECT
+    else:
+        assert flags & os.O_DIRECT
+
+
+def test_a_log_that_a_crash_left_is_on_disk_before_anything_is_wiped(path: Path) -> None:
+    """A commit may be in the system's memory only. If the power failed after what it dropped was wiped, the row before
+    it would be back, and its state would not.
+    """
+    log, events = path.with_name(f"{path.name}-wal"), list[int]()
+    with Ledger.open(path, keep=KEEP) as one:
+        commit(one, *range(5))
+        left = {file: file.read_bytes() for file in (path, log, path.with_suffix(".blobs"))}
+    for file, data in left.items():  # as a process that was killed leaves them
+        file.write_bytes(data)
+    fsync, inode = os.fsync, log.stat().st_ino
+
+    def noted(file: int) -> None:
+        events.append(os.fstat(file).st_ino)
+        fsync(file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", noted)
+        patch.setattr(blobs.Blobs, "wipe", lambda _: events.append(-1))
+        with Ledger.open(path, keep=KEEP) as one:
+            assert one.last.exchange == 4
+    assert events.index(inode) < events.index(-1)
+
+
 @pytest.mark.parametrize(
     ("text", "why"), [("message 005", "row 8: the stored messages"), ("state 006", "stored state")]
 )
-def test_a_changed_byte_is_found_and_never_sent(path: Path, text: str, why: str) -> None:
+def test_a_changed_byte_is_found_and_never_used(path: Path, text: str, why: str) -> None:
     with Ledger.open(path) as one:
         commit(one, *range(7))
     data = bytearray(beside(path))
     data[data.rindex(text.encode()) + 9] ^= 1
     path.with_suffix(".blobs").write_bytes(data)
-    with Ledger.open(path) as one:
-        with pytest.raises(LedgerError, match=why):
-            one.verify()
+    with Ledger.open(path, read_only=True) as one:
         assert one.message(4, 0, 1) == message(4)
+        for use in (one.verify, one.state if text.startswith("state") else lambda: one.message(5, 0, 1)):
+            with pytest.raises(LedgerError, match=why):
+                use()
+    if text.startswith("state"):  # a node does not even start, and nothing is wiped
         with pytest.raises(LedgerError, match=why):
-            _ = one.state() if text.startswith("state") else one.message(5, 0, 1)
+            Ledger.open(path)
+        assert beside(path) == data
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "page = 'x'",
+        "page = 2.5",
+        "page = NULL",
+        "page = -5",
+        "page = page + 1",
+        "page = 1000000",
+        "page = 0",
+        "length = NULL",
+        "length = 'a'",
+        "length = -1",
+        "length = length - 1",
+        "length = 1000000000000",
+        "data = X'00'",
+        "data = X'00', page = NULL, length = NULL",
+        "data = 'text', page = NULL, length = NULL",
+    ],
+)
+def test_a_table_that_was_changed_is_found_before_anything_is_wiped(path: Path, change: str) -> None:
+    with Ledger.open(path, keep=KEEP) as one:
+        commit(one, *range(5))
+    before = beside(path)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"UPDATE blobs SET {change} WHERE place < 0")
+        database.commit()
+    for read_only in (True, False):
+        with pytest.raises(LedgerError, match=r"stored piece|stored state|missing or was cut"):
+            _verify(path, read_only)
+    assert beside(path) == before
+
+
+def _verify(path: Path, read_only: bool) -> None:
+    with Ledger.open(path, read_only=read_only) as one:
+        one.verify()
 
 
 @pytest.mark.parametrize("cut", [0.0, 0.5, None])
@@ -144,8 +275,8 @@ def test_a_file_that_is_cut_or_gone(path: Path, cut: float | None) -> None:
     else:
         os.truncate(path.with_suffix(".blobs"), int(cut * len(beside(path))))
     for read_only in (True, False):
-        with pytest.raises(LedgerError), Ledger.open(path, read_only=read_only) as one:
-            one.verify()
+        with pytest.raises(LedgerError, match=r"the stored|missing or was cut"):
+            _verify(path, read_only)
 
 
 def test_the_file_of_another_time_is_found(path: Path) -> None:
@@ -153,9 +284,25 @@ def test_the_file_of_another_time_is_found(path: Path) -> None:
         commit(one, *range(4))
         old = beside(path)
         commit(one, *range(4, 9))
-    path.with_suffix(".blobs").write_bytes(old)
-    with pytest.raises(LedgerError, match="stored messages"), Ledger.open(path) as one:
-        one.verify()
+    path.with_suffix(".blobs").write_bytes(old.ljust(len(beside(path)), b"\0"))
+    for read_only in (True, False):
+        with pytest.raises(LedgerError, match="the stored"):
+            _verify(path, read_only)
+
+
+@pytest.mark.parametrize("more", range(1, 9))
+def test_a_reader_is_not_alarmed_by_what_is_written_meanwhile(path: Path, more: int) -> None:
+    """States of one size come to lie where others were before."""
+    with Ledger.open(path, keep=KEEP) as one:
+        for t in range(5):
+            one.commit("release", t, 0, (), {ALL: message(t)}, b"%03d" % t * LARGE)
+        with Ledger.open(path, read_only=True) as reader:
+            for t in range(5, 5 + more):
+                one.commit("release", t, 0, (), {ALL: message(t)}, b"%03d" % t * LARGE)
+            reader.verify()
+            assert [reader.message(t, 0, 1) in (None, message(t)) for t in range(5)] == [True] * 5
+            with pytest.raises(LedgerError, match="newer state"):
+                reader.state()
 
 
 def test_somebody_reads_while_the_node_writes_on(path: Path) -> None:
@@ -164,6 +311,7 @@ def test_somebody_reads_while_the_node_writes_on(path: Path) -> None:
         commit(one, *range(5))
         with Ledger.open(path, read_only=True) as reader:
             assert kept(reader, range(5)) == [2, 3, 4]
+            assert reader._blobs._file is None  # it never writes
             commit(one, 5, 6)
             reader.verify()
             assert [reader.message(t, 0, 1) is not None for t in range(5)] == [False] * 4 + [True]
@@ -187,22 +335,22 @@ def test_sealed_pieces_are_not_in_clear(path: Path) -> None:
         assert b"state" not in beside(sealed)
 
 
-@pytest.mark.parametrize("answer", [errno.EINVAL, errno.EIO, "a part"])
+@pytest.mark.parametrize("answer", [errno.EINVAL, errno.EIO, errno.ENOSPC, "half", "nothing"])
 def test_disks_that_refuse(path: Path, answer: int | str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system without direct writes is written to through its cache; other faults end the ledger."""
+    """A file system without direct writes is written to through its cache, a part is completed; others end it."""
     pwrite, refused = os.pwrite, []
 
     def refuse(file: int, data: memoryview, offset: int) -> int:
-        if answer == "a part":
-            return pwrite(file, data[: len(data) // 2], offset)
-        if answer != errno.EINVAL or not refused:
-            refused.append(offset)
+        if refused and answer in (errno.EINVAL, "half"):
+            return pwrite(file, data, offset)
+        refused.append(offset)
+        if isinstance(answer, int):
             raise OSError(answer, "refused")
-        return pwrite(file, data, offset)
+        return pwrite(file, data[: len(data) // 2 if answer == "half" else 0], offset)
 
     with Ledger.open(path) as one:
         monkeypatch.setattr(os, "pwrite", refuse)
-        if answer == errno.EINVAL:
+        if answer in (errno.EINVAL, "half"):
             commit(one, 0, 1)
             assert (kept(one, range(2)), len(refused)) == ([0, 1], 1)
         else:
@@ -210,7 +358,7 @@ def test_disks_that_refuse(path: Path, answer: int | str, monkeypatch: pytest.Mo
                 commit(one, 0)
         monkeypatch.undo()
     with Ledger.open(path) as one:
-        assert one.last.exchange == (1 if answer == errno.EINVAL else -1)
+        assert one.last.exchange == (1 if answer in (errno.EINVAL, "half") else -1)
         one.verify()
 
 
@@ -239,8 +387,8 @@ def test_random_runs_keep_what_they_should(path: Path) -> None:
     one = Ledger.open(path, keep=KEEP)
     for t in range(60):
         sizes = [chance.choice([10, LARGE - 1, LARGE, 2 * LARGE]) for _ in range(3)]
-        sent.append({who: secrets.token_bytes(size) for who, size in enumerate(sizes[1:])})
-        held = secrets.token_bytes(sizes[0])
+        sent.append({who: chance.randbytes(size) for who, size in enumerate(sizes[1:])})
+        held = chance.randbytes(sizes[0])
         one.commit("release", t, 0, (), sent[t], held)
         if chance.random() < 0.2:
             one.close()
@@ -252,3 +400,32 @@ def test_random_runs_keep_what_they_should(path: Path) -> None:
     one.verify()
     one.close()
     assert len(beside(path)) < 4096 * PAGES * 2 * 3 * (KEEP + 2)
+
+
+def test_several_threads_ask_while_one_writes(path: Path) -> None:
+    wrong: list[int] = []
+    with Ledger.open(path, keep=KEEP) as one:
+
+        def ask() -> None:
+            for t in range(20):
+                wrong.extend([t] if one.message(t, 0, 1) not in (None, message(t)) else [])
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        commit(one, *range(20))
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert kept(one, range(20)) == [17, 18, 19]
+
+
+def test_fewer_rows_can_be_kept_later(path: Path) -> None:
+    with Ledger.open(path, keep=20) as one:
+        commit(one, *range(20))
+        large = len(beside(path))
+    with Ledger.open(path, keep=2) as one:
+        commit(one, 20)
+        assert kept(one, range(21)) == [19, 20]
+    assert len(beside(path)) <= large + 4096 * 2 * (PAGES + 6)  # what is left of it is zeros, and is used again
+    assert [t for t in range(21) if f"message {t:03d}".encode() in beside(path)] == [19, 20]

@@ -27,7 +27,7 @@ from gossamer.cli.commands import Commands
 from gossamer.cli.ledger import ledger as commands
 from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.net.chain import Row
-from gossamer.net.database import STATE_PLACE, place
+from gossamer.net.database import place
 from gossamer.net.ledger import ALL, Identity, Ledger, LedgerError, Spent
 from gossamer.net.sealing import Sealer
 from gossamer.net.witness import Mark, Witness, default_witness
@@ -318,13 +318,13 @@ def test_create_never_overwrites(tmp_path):
          "first or the last row"),
         (["UPDATE rows SET number = 99 WHERE number = 4", "UPDATE rows SET number = 4 WHERE number = 5",
           "UPDATE rows SET number = 5 WHERE number = 99"], "row 4: it does not carry"),
-        ([f"UPDATE blobs SET data = X'00' WHERE place = {STATE_PLACE}"], "row 8: the stored state"),
-        ([f"DELETE FROM blobs WHERE place = {STATE_PLACE}"], "row 8: the stored state"),
+        (["UPDATE blobs SET data = X'00' WHERE place < 0"], "row 8: the stored state"),
+        (["DELETE FROM blobs WHERE place < 0"], "row 8: the stored state"),
         ([f"UPDATE blobs SET data = X'00' WHERE place = {place(6, ALL)}"], "row 6: the stored messages"),
         ([f"DELETE FROM blobs WHERE place = {place(6, ALL)}"], "row 6: the stored messages"),
-        ([f"DELETE FROM blobs WHERE place > {STATE_PLACE}"], "row 8: the stored messages"),
-        ([f"INSERT INTO blobs VALUES ({place(6, 3)}, 1, NULL, X'00')"], "row 6: the stored messages"),
-        ([f"INSERT INTO blobs VALUES ({place(9, ALL)}, 1, NULL, X'00')"], "row 9: it was removed"),
+        (["DELETE FROM blobs WHERE place > 0"], "row 8: the stored messages"),
+        ([f"INSERT INTO blobs VALUES ({place(6, 3)}, X'00', NULL, NULL)"], "row 6: the stored messages"),
+        ([f"INSERT INTO blobs VALUES ({place(9, ALL)}, X'00', NULL, NULL)"], "row 9: it was removed"),
         ([f"UPDATE blobs SET place = {place(7, 2)} WHERE place = {place(7, ALL)}"], "row 7: the stored messages"),
         ([f"UPDATE blobs SET data = (SELECT data FROM blobs WHERE place = {place(5, ALL)}) "
           f"WHERE place = {place(6, ALL)}"], "row 6: the stored messages"),
@@ -644,8 +644,8 @@ def test_a_plain_ledger_takes_no_sealer(tmp_path):
     "statement",
     [
         f"UPDATE blobs SET data = (SELECT data FROM blobs WHERE place = {place(5, ALL)}) WHERE place > {place(6, 0)}",
-        f"UPDATE blobs SET data = (SELECT data FROM blobs WHERE place = {place(8, ALL)}) WHERE place = {STATE_PLACE}",
-        f"UPDATE blobs SET data = X'00' WHERE place = {STATE_PLACE}",
+        f"UPDATE blobs SET data = (SELECT data FROM blobs WHERE place = {place(8, ALL)}) WHERE place < 0",
+        "UPDATE blobs SET data = X'00' WHERE place < 0",
     ],
 )
 def test_sealed_pieces_open_nowhere_else(tmp_path, statement):

@@ -21,7 +21,7 @@ from gossamer.net.gossip import Cumulative
 from gossamer.net.participant import Participant
 from gossamer.privacy import Pure, SecureNoise
 from gossamer.problems import Block
-from tests.networks import Hub, HubTransport, Member, _run, make_member, run_all
+from tests.networks import Faults, Hub, HubTransport, Member, _run, make_member, run_all
 
 PROBLEM = problems.Logistic(3, feature_bound=1.0, domain=sets.L2Ball(2.0))
 SAMPLES = [(np.array([0.5, -0.25, 1.0], np.float32), 1)] * 400
@@ -123,13 +123,28 @@ def test_on_a_slow_network_messages_are_not_asked_for_again_and_again(tmp_path: 
     """Waiting 20 ms for what takes 60 would bring every message two or three times."""
     hub, pace = Hub(), Pace(deadline=5.0, retry=0.02)
     slow = [
-        make_member(tmp_path / str(i), private(), i, Slow(hub, i), SAMPLES, exchanges=20, pace=pace) for i in range(3)
+        make_member(tmp_path / str(i), private(), i, Slow(hub, i), SAMPLES, exchanges=40, pace=pace) for i in range(3)
     ]
     run_all(slow)
     for member in slow:
         counts = member.node.board.numbers()
-        assert counts["exchanges"] == 20
+        assert counts["exchanges"] == 40
         assert counts["resent"] <= counts["messages_sent"] / 4  # in the first exchanges
+
+
+def test_a_network_that_loses_messages_is_asked_soon(tmp_path: Path) -> None:
+    """What was lost and then asked for comes once: it is no sign of a slow network."""
+    hub = Hub(Faults(loss=0.1, delay=0.001, seed=5))
+    pace = Pace(deadline=5.0, retry=0.02)
+    lossy = [
+        make_member(tmp_path / str(i), private(), i, hub.transport(i), SAMPLES, exchanges=100, pace=pace)
+        for i in range(3)
+    ]
+    run_all(lossy)
+    for member in lossy:
+        assert member.node.board.numbers()["exchanges"] == 100
+        assert member.node.board.numbers()["wanted"] > 10
+        assert member.node._pause < 0.1  # where every loss counted as slowness it was 0.5 s and more
 
 
 def test_large_and_unknown_frames_are_not_even_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterable
 
@@ -20,12 +21,12 @@ class Arrivals:
     >>> arrivals = Arrivals([1, 2], limit=10)
     >>> arrivals.put(1, b"one"), arrivals.put(3, b"three"), arrivals.put(2, b"much too long")
     ('', 'stranger', 'size')
-    >>> arrivals.take(seconds=0)
+    >>> [(sender, data) for sender, data, arrived in arrivals.take(seconds=0)]
     [(1, b'one')]
     """
 
     def __init__(self, senders: Iterable[int], limit: int) -> None:
-        self._queues: dict[int, deque[bytes]] = {sender: deque() for sender in senders}
+        self._queues: dict[int, deque[tuple[bytes, float]]] = {sender: deque() for sender in senders}
         self._limit, self._most = limit, min(_MOST, max(_LEAST, _BYTES // limit))
         self._change, self._woken = threading.Condition(), False
 
@@ -38,17 +39,17 @@ class Arrivals:
         with self._change:
             if len(self._queues[sender]) >= self._most:
                 return "queue"
-            self._queues[sender].append(data)
+            self._queues[sender].append((data, time.monotonic()))
             self._change.notify()
         return ""
 
-    def take(self, seconds: float) -> list[tuple[int, bytes]]:
-        """Wait so long for something to arrive; then some of it, of all senders in turn."""
+    def take(self, seconds: float) -> list[tuple[int, bytes, float]]:
+        """Wait so long for something to arrive; then some of it, of all senders in turn, and when it came."""
         with self._change:
             self._change.wait_for(lambda: self._woken or any(self._queues.values()), max(0.0, seconds))
-            taken: list[tuple[int, bytes]] = []
+            taken: list[tuple[int, bytes, float]] = []
             while len(taken) < _TAKEN and any(self._queues.values()):
-                taken += [(sender, waiting.popleft()) for sender, waiting in self._queues.items() if waiting]
+                taken += [(sender, *waiting.popleft()) for sender, waiting in self._queues.items() if waiting]
             return taken
 
     def wake(self) -> None:

@@ -6,30 +6,33 @@ place and length:
 
 - They are on disk before the transaction ends: whoever reads a row finds its pieces.
 - The space of a piece is used again only after the transaction that drops it: whatever a crash undoes is still there.
+- No two pieces ever have the same place. So somebody who reads while the node writes on can tell a piece that was
+  dropped meanwhile, whose bytes may be those of another, from one that was changed.
 - Dropped pieces are overwritten by those that follow, and what is left of them when the file is opened or closed.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import mmap
 import os
 import sqlite3
 from bisect import insort
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from gossamer.net.chain import LedgerError
-from gossamer.net.witness import sync_directory
+from gossamer.net.witness import flush, sync_directory
 
 LARGE = 100_000
 """From so many bytes on a piece lies in the file: below, a second wait for the disk costs more than it saves."""
 
-SCHEMA = "CREATE TABLE blobs (place INTEGER PRIMARY KEY, length INTEGER, page INTEGER, data BLOB);"
+SCHEMA = "CREATE TABLE blobs (place INTEGER PRIMARY KEY, data BLOB, page INTEGER, length INTEGER);"
+"""A piece is its data, or a page of the file and a length."""
 
 _PAGE = 4096  # what disks write at once
+_CLEARED = 256  # pages that are cleared at once
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
@@ -108,31 +111,33 @@ class Blobs:
         again: Callable[[], AbstractContextManager[sqlite3.Connection]] | None,
     ) -> None:
         self._database, self._path, self._again = database, path, again
-        used = database.execute("SELECT page, length FROM blobs WHERE page IS NOT NULL").fetchall()
-        self._space = Space((page, _pages(length)) for page, length in used)
+        used = _used(database)
+        if again is None and any((page + pages) * _PAGE > _size(path) for page, pages in used):
+            raise LedgerError(f"{path}: this file with the large pieces of the ledger is missing or was cut.")
+        self._space = Space(used)
         self._dropped: list[tuple[int, int]] = []
-        self._files = ExitStack()
-        self._writer: int | None = None
-        self._buffer = mmap.mmap(-1, _PAGE)
-        self._written = False
+        self._file: _File | None = None
 
     def put(self, place: int, data: bytes) -> None:
-        """Store a piece at a place where there is none."""
-        page = None if len(data) < LARGE else self._write(data)
-        values = (place, len(data), page, data if page is None else None)
+        """Store a piece at a place where there never was one."""
+        values: tuple[int, bytes | None, int | None, int | None] = (place, data, None, None)
+        if len(data) >= LARGE:
+            page = self._space.take(_pages(len(data)))
+            self._opened().write(page, data)
+            values = (place, None, page, len(data))
         self._database.execute("INSERT INTO blobs VALUES (?, ?, ?, ?)", values)
 
     def drop(self, first: int, last: int) -> None:
         """Drop all pieces from one place to another."""
-        query = "DELETE FROM blobs WHERE place BETWEEN ? AND ? RETURNING page, length"
-        found = self._database.execute(query, (first, last)).fetchall()
-        self._dropped += [(page, _pages(length)) for page, length in found if page is not None]
+        ends = (first, last)
+        query = "SELECT page, length FROM blobs WHERE place BETWEEN ? AND ? AND page IS NOT NULL"
+        self._dropped += [(page, _pages(length)) for page, length in self._database.execute(query, ends)]
+        self._database.execute("DELETE FROM blobs WHERE place BETWEEN ? AND ?", ends)
 
     def sync(self) -> None:
         """Have all large pieces on disk: before the transaction ends."""
-        if self._written and self._writer is not None:
-            os.fdatasync(self._writer)
-        self._written = False
+        if self._file is not None:
+            self._file.flush()
 
     def settle(self) -> None:
         """The transaction has ended: what it dropped is free."""
@@ -140,84 +145,128 @@ class Blobs:
             self._space.give(page, pages)
         self._dropped = []
 
+    def places(self, first: int, last: int) -> list[int]:
+        """Where there are pieces, from one place to another."""
+        query = "SELECT place FROM blobs WHERE place BETWEEN ? AND ? ORDER BY place"
+        return [place for (place,) in self._database.execute(query, (first, last))]
+
     def get(self, place: int) -> bytes | None:
         """The piece at a place; None where there is none.
 
         Raises:
-            ReplacedError: it was replaced since the database was opened for reading.
+            ReplacedError: it was dropped since the database was opened for reading.
         """
-        query = "SELECT length, page, data FROM blobs WHERE place = ?"
+        query = "SELECT data, page, length FROM blobs WHERE place = ?"
         found = self._database.execute(query, (place,)).fetchone()
-        if found is None or found[1] is None:
-            return None if found is None else bytes(found[2])
-        data = self._read(found[0], found[1])
+        if found is None or found[0] is not None:
+            return None if found is None else bytes(found[0])
+        data = _read(self._path, found[1] * _PAGE, found[2])
         if self._again is not None:
             with self._again() as now:
-                if now.execute(query, (place,)).fetchone() != found:
+                if now.execute(query, (place,)).fetchone() is None:
                     raise ReplacedError
         return data
-
-    def close(self) -> None:
-        """Wipe what was dropped, and let go of the file."""
-        with self._files, suppress(OSError):  # what cannot be wiped now is wiped when it is opened
-            if self._writer is not None:
-                self.wipe()
-        self._writer = None
 
     def wipe(self) -> None:
         """Zeros where nothing is stored: what was dropped, or left by a crash, may be raw data."""
         if not self._path.exists():
             return
-        file = self._open_writer()
-        os.ftruncate(file, self._space.end * _PAGE)
+        file = self._opened()
         for page, pages in self._space.free:
-            self._write_at(page, bytes(pages * _PAGE))
-        os.fdatasync(file)
+            file.clear(page, pages)
+        file.end_at(self._space.end)
+        file.flush()
 
-    def _write(self, data: bytes) -> int:
-        page = self._space.take(_pages(len(data)))
-        self._write_at(page, data)
-        self._written = True
-        return page
+    def close(self) -> None:
+        """Wipe what was dropped, and let go of the file."""
+        if self._file is not None:
+            with suppress(OSError):  # what cannot be wiped now is wiped when it is opened
+                self.wipe()
+            self._file.close()
+        self._file = None
 
-    def _write_at(self, page: int, data: bytes) -> None:
-        """Whole pages, from memory that begins with one: without that nothing goes straight to disk."""
+    def _opened(self) -> _File:
+        if self._file is None:
+            self._file = _File(self._path)
+        return self._file
+
+
+class _File:
+    """A file of its owner's alone, written in whole pages, and straight to disk where the file system can."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.fchmod(self._file, 0o600)
+        sync_directory(path.parent)
+        _pass_by_the_cache(self._file, _DIRECT)
+        self._buffer = mmap.mmap(-1, _PAGE)  # begins with a page: nothing else goes straight to disk
+        self._dirty = False
+
+    def write(self, page: int, data: bytes) -> None:
         size = _pages(len(data)) * _PAGE
         if len(self._buffer) < size:
             self._buffer = mmap.mmap(-1, size)
         self._buffer[: len(data)] = data
         self._buffer[len(data) : size] = bytes(size - len(data))
-        with memoryview(self._buffer) as whole, whole[:size] as view:
-            _write(self._open_writer(), view, page * _PAGE)
+        self._dirty = True
+        with memoryview(self._buffer) as whole:
+            written = 0
+            while written < size:
+                with whole[written:size] as rest:
+                    written += _write(self._file, rest, page * _PAGE + written)
 
-    def _open_writer(self) -> int:
-        if self._writer is None:
-            made = not self._path.exists()
-            self._writer = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            self._files.callback(os.close, self._writer)
-            os.fchmod(self._writer, 0o600)
-            if made:
-                sync_directory(self._path.parent)
-            _pass_by_the_cache(self._writer, _DIRECT)
-        return self._writer
+    def clear(self, page: int, pages: int) -> None:
+        for first in range(page, page + pages, _CLEARED):
+            self.write(first, bytes(min(_CLEARED, page + pages - first) * _PAGE))
 
-    def _read(self, length: int, page: int) -> bytes:
-        try:
-            file = os.open(self._path, os.O_RDONLY)
-        except FileNotFoundError:
-            raise LedgerError(f"{self._path}: the file with the large pieces of this ledger is missing.") from None
-        try:
-            return os.pread(file, length, page * _PAGE)
-        finally:
-            os.close(file)
+    def end_at(self, page: int) -> None:
+        self.clear(page, max(0, _pages(os.fstat(self._file).st_size) - page))
+        os.ftruncate(self._file, page * _PAGE)
+
+    def flush(self) -> None:
+        if self._dirty:
+            flush(self._file)
+        self._dirty = False
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def _used(database: sqlite3.Connection) -> list[tuple[int, int]]:
+    """(page, pages) of all large pieces, in order; refused where the table says what cannot be."""
+    query = "SELECT place, data IS NULL, typeof(data), page, length FROM blobs ORDER BY page"
+    used: list[tuple[int, int]] = []
+    for place, large, kind, page, length in database.execute(query):
+        whole = type(page) is type(length) is int and page >= (sum(used[-1]) if used else 0) and 0 < length < 2**40
+        if not (whole if large else kind == "blob" and page is length is None):
+            raise LedgerError(f"the stored piece at place {place} is out of place: it was changed or damaged.")
+        if large:
+            used.append((page, _pages(length)))
+    return used
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _pages(length: int) -> int:
     return -(-length // _PAGE)
 
 
+def _read(path: Path, offset: int, length: int) -> bytes:
+    """What is left of a piece where the file was cut; its digest tells."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(min(length, _size(path)))
+    except FileNotFoundError:
+        return b""
+
+
 def _pass_by_the_cache(file: int, flag: int) -> None:
     """Write straight to disk from now on, with `O_DIRECT`, or no longer: nobody reads it again but after a crash."""
+    import fcntl  # not on Windows, where no node runs
+
     flags = fcntl.fcntl(file, fcntl.F_GETFL)
     try:
         fcntl.fcntl(file, fcntl.F_SETFL, (flags & ~_DIRECT) | flag)
@@ -226,13 +275,15 @@ def _pass_by_the_cache(file: int, flag: int) -> None:
             raise
 
 
-def _write(file: int, data: memoryview, offset: int) -> None:
+def _write(file: int, data: memoryview, offset: int) -> int:
+    """How much of it was written; not nothing."""
     try:
         written = os.pwrite(file, data, offset)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        _pass_by_the_cache(file, 0)  # a file system that said it could, and cannot
+        _pass_by_the_cache(file, 0)  # a file system that said it could, and cannot; or the rest of a part
         written = os.pwrite(file, data, offset)
-    if written < len(data):
-        raise OSError(errno.EIO, "the disk took a part only")
+    if not written:
+        raise OSError(errno.EIO, "the disk takes nothing")
+    return written

@@ -18,6 +18,7 @@ from gossamer.net.witness import lock
 _APPLICATION = 0x476F7373  # "Goss": tells a ledger from other databases
 _VERSION = 2
 _RECEIVERS = 1 << 24
+_LOG_BYTES = 1 << 22  # of the log that stays: it holds earlier states until they are written over
 _COLUMNS = "number, time, kind, exchange, step, run, spent, bytes, message, state, note, previous, hash"
 _SCHEMA = """
 CREATE TABLE rows (number INTEGER PRIMARY KEY, time INTEGER, kind TEXT, exchange INTEGER, step INTEGER, run TEXT,
@@ -44,11 +45,20 @@ def unplace(at: int) -> tuple[int, int]:
     return at // _RECEIVERS, at % _RECEIVERS - 1
 
 
+def state_place(number: int) -> int:
+    """Where the state of a row lies: before all messages, and never where another was.
+
+    >>> state_place(3)
+    -3
+    """
+    return -number
+
+
+FIRST_MESSAGE = place(0, -1)
+"""Places before it are those of states."""
+
 MOST_RECEIVER = _RECEIVERS - 2
 """The largest number of a receiver."""
-
-STATE_PLACE = 0
-"""Where the state lies: before all messages."""
 
 
 def fill(path: Path, identity: Identity) -> None:
@@ -76,9 +86,25 @@ def connect(path: Path, read_only: bool) -> Iterator[sqlite3.Connection]:
             database.execute("PRAGMA fullfsync = ON")  # macOS: else the drive may keep it in its memory
             database.execute("PRAGMA secure_delete = ON")
             database.execute("PRAGMA cache_spill = OFF")  # what is written before the commit is written twice
+            database.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         yield database
     finally:
         database.close()
+
+
+def flush_log(path: Path) -> None:
+    """Have the log of the database on disk.
+
+    A process that was killed within a commit may have left it in the system's memory only. It is read from there all
+    the same, and must not be lost after something was sent, or wiped, because of it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    if log.exists():
+        file = os.open(log, os.O_RDWR)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def require_ledger(database: sqlite3.Connection, path: Path) -> None:

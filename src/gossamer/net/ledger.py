@@ -26,16 +26,18 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.blobs import Blobs, ReplacedError
 from gossamer.net.chain import Chain, Identity, Kind, LedgerError, Row, Spent, guarantee_of, identity_of, misplaced
 from gossamer.net.database import (
+    FIRST_MESSAGE,
     MOST_RECEIVER,
-    STATE_PLACE,
     connect,
     database_errors,
     fill,
+    flush_log,
     hold,
     insert,
     place,
     require_ledger,
     select,
+    state_place,
     unplace,
 )
 from gossamer.net.packing import require_net
@@ -51,6 +53,8 @@ ALL = -1
 Sends = Literal["release", "gossip"]
 
 _STATE = -2  # what stands for a receiver in the digest of a state
+_FIRST = -(2**63)
+_SALT = 32
 
 
 class Ledger:
@@ -113,7 +117,6 @@ class Ledger:
         return cls(path, sealer, witness, check_count("keep", keep), read_only)
 
     def __init__(self, path: Path, sealer: Sealer | None, witness: Witness | None, keep: int, read_only: bool) -> None:
-        require_net()
         self.path, self._sealer, self._witness = path.resolve(), sealer, witness
         self._keep, self._read_only = keep, read_only
         self._turn = threading.RLock()
@@ -130,8 +133,11 @@ class Ledger:
             self._blobs = Blobs(self._database, self.path.with_suffix(".blobs"), again)
             stack.callback(self._blobs.close)
             self._load()
+            if not read_only:
+                flush_log(self.path)
             self._check_witness(known)
             if not read_only:
+                self._last_state()  # nothing is wiped because of a row that somebody changed
                 self._blobs.wipe()
             self._resources = stack.pop_all()
 
@@ -173,6 +179,8 @@ class Ledger:
             raise PrivacyError.of("sealer", "a sealer", "none: this ledger was begun without", hint)
         if found and not self.locked:
             self._salt = self._unsealed(found[1], f"salt of run {self.run}")
+            if len(self._salt) != _SALT:
+                raise LedgerError(f"{self.path}: the key of its digests was changed.")
 
     @property
     def locked(self) -> bool:
@@ -211,7 +219,7 @@ class Ledger:
             row = self._next("start", -1, -1, (), run=run, note=promise.to_json())
             if self._witness is not None:
                 self._witness.record(self.mark)  # first: a run that has begun without a witness is a copy
-            salt = secrets.token_bytes(32)
+            salt = secrets.token_bytes(_SALT)
             with self._transaction(row):
                 secret = (int(self._sealer is not None), self._closed(salt, f"salt of run {run}"))
                 self._database.execute("INSERT INTO secret VALUES (1, ?, ?)", secret)
@@ -249,7 +257,7 @@ class Ledger:
             costs = tuple(spent) or (self.last.spent if kind == "gossip" else ())
             row = self._next(kind, exchange, step, costs, messages=sent, state=state)
             with self._transaction(row):
-                self._blobs.drop(place(0, ALL) + 1, place(row.number - self._keep + 1, ALL) - 1)
+                self._blobs.drop(FIRST_MESSAGE, place(row.number - self._keep + 1, ALL) - 1)
                 for who, data in sent:
                     self._blobs.put(place(row.number, who), self._closed(data, _about(row.run, row.number, who)))
                 if state is not None:
@@ -320,8 +328,8 @@ class Ledger:
         self._broken = False
 
     def _put_state(self, row: Row, state: bytes) -> None:
-        self._blobs.drop(STATE_PLACE, STATE_PLACE)
-        self._blobs.put(STATE_PLACE, self._closed(state, _about(row.run, row.number)))
+        self._blobs.drop(_FIRST, FIRST_MESSAGE - 1)
+        self._blobs.put(state_place(row.number), self._closed(state, _about(row.run, row.number)))
 
     # Reading
 
@@ -345,17 +353,27 @@ class Ledger:
                 raise LedgerError(f"{self.path}: the node wrote a newer state meanwhile: open it again.") from None
 
     def _last_state(self) -> bytes | None:
-        row, found = self._stated, self._blobs.get(STATE_PLACE)
-        if row is None and found is None:
-            return None
-        if row is None or found is None:
+        row = self._stated
+        if self._blobs.places(_FIRST, FIRST_MESSAGE - 1) != ([state_place(row.number)] if row else []):
             raise LedgerError(f"row {self.last.number}: the stored state is missing or out of place.")
+        found = self._blobs.get(state_place(row.number)) if row else None
+        if row is None or found is None:
+            return None
         state = self._unsealed(found, _about(row.run, row.number))
         if row.state != self._digest(row.number, [(_STATE, state)]):
             raise LedgerError(f"row {row.number}: the stored state is not the one of this row.")
         return state
 
-    def rows(self, first: int = -(2**63)) -> Iterator[Row]:
+    def _fault_of_state(self) -> PrivacyError | None:
+        try:
+            self._last_state()
+        except PrivacyError as fault:
+            return fault
+        except ReplacedError:
+            return None
+        return None
+
+    def rows(self, first: int = _FIRST) -> Iterator[Row]:
         """All rows as stored, in the order of their numbers, from the number `first` on."""
         while True:
             with self._turn, database_errors(self.path):
@@ -369,9 +387,11 @@ class Ledger:
         """Check the chain, the kept messages and the state; the first fault is raised.
 
         Of a sealed ledger without its key only the chain is checked. The witness was asked when the ledger was opened.
+        While the node runs, its state and the oldest messages may be dropped before they are read: they are left out.
         """
         chain = Chain()
         with self._turn, database_errors(self.path):
+            fault = None if self.locked else self._fault_of_state()  # first: it is the first to be replaced
             first = self._first_kept()
             for row in self.rows():
                 chain.add(row)
@@ -380,9 +400,8 @@ class Ledger:
                         self._messages(row)
             if chain.last != self.last or (self._kept("max") or 0) > chain.count:
                 raise LedgerError(f"row {chain.count + 1}: it was removed: later rows or messages of it are left.")
-            if not self.locked:
-                with suppress(ReplacedError):
-                    self._last_state()
+            if fault is not None:
+                raise fault
 
     def _first_kept(self) -> int:
         """The first row whose messages must be there: those of the last commit are always kept."""
@@ -391,18 +410,18 @@ class Ledger:
 
     def _kept(self, which: Literal["min", "max"]) -> int | None:
         """The first or the last row of which a message is kept; None where there is none."""
-        query = f"SELECT {which}(place) FROM blobs WHERE place > {STATE_PLACE}"
+        query = f"SELECT {which}(place) FROM blobs WHERE place >= {FIRST_MESSAGE}"
         at: int | None = self._database.execute(query).fetchone()[0]
         return None if at is None else unplace(at)[0]
 
     def _messages(self, row: Row) -> dict[int, bytes]:
         """What was stored with a row, by receiver; anything else than was committed is refused."""
-        query = "SELECT place FROM blobs WHERE place BETWEEN ? AND ? ORDER BY place"
-        ends = (place(row.number, ALL), place(row.number, MOST_RECEIVER))
         sent = {}
-        for (at,) in self._database.execute(query, ends).fetchall():
+        for at in self._blobs.places(place(row.number, ALL), place(row.number, MOST_RECEIVER)):
             _, who = unplace(at)
-            sent[who] = self._unsealed(self._blobs.get(at) or b"", _about(row.run, row.number, who))
+            data = self._blobs.get(at)
+            assert data is not None
+            sent[who] = self._unsealed(data, _about(row.run, row.number, who))
         if self._digest(row.number, sent.items()) != row.message:
             raise LedgerError(f"row {row.number}: the stored messages are not those of the row: one was changed.")
         return sent
@@ -453,6 +472,7 @@ class Ledger:
 
         BLAKE3: a megabyte in a fifth of the time of SHA-256, which was a tenth of all that a node does.
         """
+        require_net("blake3")
         from blake3 import blake3
 
         digest = blake3(struct.pack("<Q", number), key=self._salt)

@@ -58,8 +58,8 @@ class Pace:
             not wait for it again before it is heard. One that answers is waited for ten times as long at most.
         period: from the beginning of one exchange to that of the next, at least. Samples that arrive meanwhile are
             learnt from then: neither when they come nor whether they do shows.
-        retry: before a message is asked for, or four times as long as messages take of late, if that is more; doubles
-            with every try.
+        retry: before a message is asked for; doubles with every try. Longer than messages take on the network, or they
+            come twice.
         patience: for all neighbours to be there, before the first exchange.
     """
 
@@ -147,8 +147,7 @@ class Node:
         self._gossip: Gossip | None = None
         self._state: State = None
         self._next_begins, self._shown = 0.0, -math.inf
-        self._usual: float | None = None  # seconds until all messages of a step were there, of late
-        self._pause = self.pace.retry
+        self._sent_at = -math.inf
         board.set("started_time", time.time())
         if algorithm.guarantee.horizon is not None:
             board.set("horizon", algorithm.guarantee.horizon)
@@ -272,6 +271,7 @@ class Node:
         self.board.count("commit_seconds", time.monotonic() - begun)
         if kind == "release":
             self._show_spent(spent)
+        self._sent_at = time.monotonic()
         for receiver in around.heard_by:
             self._put(receiver, frames[receiver] if receiver in frames else frames[ALL], "messages_sent")
 
@@ -285,19 +285,16 @@ class Node:
     def _gather(self, position: Position, senders: Collection[int]) -> dict[int, Values]:
         """The messages of this step, asked for again and again, until nobody is left who is worth waiting for."""
         self._inbox.move_to(position)
-        begun, pause, asked = time.monotonic(), self._pause, False
+        begun, pause = time.monotonic(), self.pace.retry
         passed = any(self._inbox.newest(sender) > position for sender in self._inbox.lacking(senders))
         ask_at = begun if passed else begun + pause
         while waiting := [one for one in self._inbox.lacking(senders) if self._worth_waiting(one, begun)]:
             now = time.monotonic()
             if now >= ask_at:
                 self._ask(waiting, position)
-                asked = True
-                ask_at, pause = now + pause, min(2 * pause, max(1.0, self._pause), self.pace.deadline / 4)
-            self._look(min(ask_at - now, self.pace.deadline))
-        waited = time.monotonic() - begun
-        self.board.count("waiting_seconds", waited)
-        self._pause = pause if asked else self._usual_pause(waited)
+                ask_at, pause = now + pause, min(2 * pause, 1.0, self.pace.deadline / 4)
+            self._look(min(ask_at, *(self._waited_for_until(one, begun) for one in waiting)) - now)
+        self.board.count("waiting_seconds", time.monotonic() - begun)
         arrived = self._inbox.arrived(senders)
         self._absent.update(self._inbox.lacking(senders))
         if lost := [sender for sender in senders if sender not in arrived]:
@@ -305,24 +302,17 @@ class Node:
             self._log_seldom("missing", sender=lost[0], exchange=position.exchange, step=position.step)
         return {sender: frame.values for sender, frame in arrived.items()}
 
-    def _usual_pause(self, waited: float) -> float:
-        """Before a message is asked for: on a slow network or machine it is on its way, and would only come twice.
-
-        As in TCP it follows from what messages took of late that were not asked for. Of others nobody knows whether
-        they were lost or only late: after those the longer pause stays.
-        """
-        self._usual = waited if self._usual is None else self._usual + (waited - self._usual) / 8
-        return max(self.pace.retry, min(4 * self._usual, self.pace.deadline / 4))
-
     def _worth_waiting(self, sender: int, begun: float) -> bool:
-        """Whether a neighbour was heard within the deadline.
+        return sender not in self._absent and time.monotonic() < self._waited_for_until(sender, begun)
+
+    def _waited_for_until(self, sender: int, begun: float) -> float:
+        """A deadline after it was last heard.
 
         One that waits for others itself, or catches up, answers when it is asked. So it is waited for, and what a dead
         node costs is one deadline of its neighbours.
         """
-        now = time.monotonic()
-        lately = now - max(begun, self._heard_at.get(sender, begun)) < self.pace.deadline
-        return sender not in self._absent and lately and now - begun < _MOST_DEADLINES * self.pace.deadline
+        heard = max(begun, self._heard_at.get(sender, begun))
+        return min(heard, begun + (_MOST_DEADLINES - 1) * self.pace.deadline) + self.pace.deadline
 
     def _unreachable(self) -> frozenset[int]:
         """Neighbours without a connection since the deadline."""
@@ -439,11 +429,11 @@ class Node:
 
     def _look(self, seconds: float) -> None:
         """Wait so long for something to arrive, and deal with some of it."""
-        wants: dict[int, Frame] = {}
-        for sender, data in self._arrivals.take(seconds):
-            self._handle(sender, data, wants)
-        for want in wants.values():  # one of each neighbour: an answer costs more than a question
-            self._answer(want)
+        wants: dict[int, tuple[Frame, float]] = {}
+        for sender, data, arrived in self._arrivals.take(seconds):
+            self._handle(sender, data, arrived, wants)
+        for want, arrived in wants.values():  # one of each neighbour: an answer costs more than a question
+            self._answer(want, arrived)
         if self._stop.is_set():
             raise _StopError
 
@@ -452,7 +442,7 @@ class Node:
         while (left := moment - time.monotonic()) > 0:
             self._look(left)
 
-    def _handle(self, sender: int, data: bytes, wants: dict[int, Frame]) -> None:
+    def _handle(self, sender: int, data: bytes, arrived: float, wants: dict[int, tuple[Frame, float]]) -> None:
         try:
             frame = self._format.decode(data, sender)
         except FrameError as error:
@@ -460,7 +450,7 @@ class Node:
         self._heard_at[sender] = time.monotonic()
         self._absent.discard(sender)
         if frame.kind == "want":
-            wants[sender] = frame
+            wants[sender] = frame, arrived
             return None
         if frame.kind == "seen":
             return self._check_seen(frame)
@@ -481,13 +471,18 @@ class Node:
             self._logged[what] = now
             self.board.log(event, **fields)
 
-    def _answer(self, frame: Frame) -> None:
-        """Say what was last seen of one who asks, and send again what it asks for, or that there is none."""
+    def _answer(self, frame: Frame, arrived: float) -> None:
+        """Say what was last seen of one who asks, and send again what it asks for, or that there is none.
+
+        A question that came before the message was sent has been answered by it.
+        """
         seen = self._inbox.seen(frame.sender)
         self._put(frame.sender, self._format.encode(Frame("seen", self.learner, *seen)))
         wanted = Position(frame.exchange, frame.step)
         given_up = isinstance(self._gossip, GivenUp) and wanted.exchange == self._committed.exchange
         if wanted > self._committed and not given_up and not self._over:
+            return
+        if wanted == self._committed and arrived < self._sent_at:
             return
         if frame.sender not in self._around.at(wanted.exchange).heard_by:
             return

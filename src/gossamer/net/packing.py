@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,14 @@ from gossamer.errors import ConfigurationError
 _ARRAY = 1
 
 
-def require_net() -> None:
-    """Refuse to go on without the packages that only networks need."""
-    try:
-        import blake3  # noqa: F401
-        import msgpack  # noqa: F401
-        import zenoh  # noqa: F401
-    except ImportError as error:
-        allowed, hint = "eclipse-zenoh, msgpack and blake3 installed", "pip install gossamer[net]"
-        raise ConfigurationError("network", f"no {error.name}", allowed, hint) from None
+def require_net(*modules: str) -> None:
+    """Refuse to go on without these modules, or, where none is named, without any that only networks need."""
+    for name in modules or ("blake3", "msgpack", "zenoh"):
+        try:
+            import_module(name)
+        except ImportError:
+            allowed, hint = "eclipse-zenoh, msgpack and blake3 installed", "pip install gossamer[net]"
+            raise ConfigurationError("network", f"no {name}", allowed, hint) from None
 
 
 def pack(value: Any) -> bytes:

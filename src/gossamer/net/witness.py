@@ -83,7 +83,7 @@ class Witness:
         assert self._file is not None
         self._turn += 1
         os.pwrite(self._file, _pack(self._turn, mark), self._turn % 2 * _SLOT)
-        _flush(self._file)
+        flush(self._file)
 
     def adopt(self, mark: Mark) -> None:
         """Accept a ledger that this machine does not know: one that was moved here, and ran nowhere else since.
@@ -162,7 +162,9 @@ def lock(file: int) -> None:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-_flush = getattr(os, "fdatasync", os.fsync)  # macOS has the second only
+def flush(file: int) -> None:
+    """Have what was written to an open file on disk."""
+    getattr(os, "fdatasync", os.fsync)(file)  # macOS has the second only
 
 
 def sync_directory(path: Path) -> None:
