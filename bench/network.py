@@ -7,6 +7,7 @@ it, as machines have better and worse minutes. `--minutes 10` runs nodes for so 
 
 from __future__ import annotations
 
+import gc
 import io
 import multiprocessing as mp
 import os
@@ -160,6 +161,7 @@ def _node(
             source=from_iterable([], algorithm.problem),
             board=board,
         )
+        gc.freeze()  # as `gossamer node` does
         barrier.wait(300)
         thread = threading.Thread(target=node.run, daemon=True)
         thread.start()

@@ -17,7 +17,7 @@ def check_count(field: str, given: Any, least: int = 1, most: int | None = None)
         ...
     gossamer.errors.ConfigurationError: learners: got 0; allowed: a whole number of at least 1.
     """
-    whole = isinstance(given, numbers.Integral) and not isinstance(given, bool)
+    whole = type(given) is int or (isinstance(given, numbers.Integral) and not isinstance(given, bool))
     if not whole or given < least or (most is not None and given > most):
         bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise ConfigurationError(field, given, f"a whole number {bounds}")

@@ -175,14 +175,14 @@ class Format:
             raise tail.fault(data, end)
         values, view = [], memoryview(data)
         place = end + len(tail.opening)
-        for number, (leaf, prefix) in enumerate(zip(tail.leaves, tail.prefixes, strict=True)):
+        for number, (leaf, prefix, size) in enumerate(zip(tail.leaves, tail.prefixes, tail.sizes, strict=True)):
             place += len(prefix)
-            value = np.frombuffer(view[place : place + leaf.size], leaf.dtype).reshape(leaf.shape)
+            value = np.frombuffer(view[place : place + size], leaf.dtype).reshape(leaf.shape)
             if not value.flags.aligned:  # numbers that do not lie on their boundaries are slow to read
-                value = np.frombuffer(data[place : place + leaf.size], leaf.dtype).reshape(leaf.shape)
+                value = np.frombuffer(data[place : place + size], leaf.dtype).reshape(leaf.shape)
             self._check_range(value, number)
             values.append(value)
-            place += leaf.size
+            place += size
         return Frame(kind, sender, exchange, step, tuple(values))
 
     def _tail(self, kind: Kind, step: int) -> _Tail:
@@ -247,18 +247,19 @@ class _Tail:
         self.leaves = leaves
         self.opening: bytes = msgpack.Packer().pack_array_header(len(leaves))
         self.prefixes = [b"\x93" + msgpack.packb([*leaf])[1:] + _opening_of_bytes(leaf.size) for leaf in leaves]
+        self.sizes = [leaf.size for leaf in leaves]
         self.lead = len(self.opening) + len(self.prefixes[0]) if leaves else 0
-        self.size = len(self.opening) + sum(map(len, self.prefixes)) + sum(leaf.size for leaf in leaves)
+        self.size = len(self.opening) + sum(map(len, self.prefixes)) + sum(self.sizes)
 
     def fits(self, data: bytes, place: int) -> bool:
         """Whether data has the known text from a place to its end."""
         if len(data) != place + self.size or not data.startswith(self.opening, place):
             return False
         place += len(self.opening)
-        for leaf, prefix in zip(self.leaves, self.prefixes, strict=True):
+        for prefix, size in zip(self.prefixes, self.sizes, strict=True):
             if not data.startswith(prefix, place):
                 return False
-            place += len(prefix) + leaf.size
+            place += len(prefix) + size
         return True
 
     def fault(self, data: bytes, place: int) -> FrameError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ class Running:
     opened: ExitStack
 
     def run(self, *, linger: bool) -> None:
-        """Run the node to its end, or until it is stopped."""
+        """Run the node to its end, or until it is stopped; for a process that does nothing else."""
+        gc.freeze()  # all that was imported stays: looking through it again and again costs 4 % of the time
         with self.opened:
             self.node.run(linger=linger)
 

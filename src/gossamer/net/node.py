@@ -395,9 +395,10 @@ class Node:
         decision = self._me.decide(self._state, exchange)
         if self._play is not None:
             self._play(exchange, decision)
-        if not np.isfinite(decision).all():
-            raise NetworkError("what neighbours said led to decisions that are not finite: learning diverged")
-        self.board.publish(exchange, decision)
+        try:
+            self.board.publish(exchange, decision)
+        except DataError:
+            raise NetworkError("what neighbours said led to decisions that are not finite: learning diverged") from None
 
     def _sent(self, position: Position) -> Values | None:
         """The values of the message of a step that went to all alike; None where there was none."""

@@ -216,9 +216,14 @@ class Participant:
 def _reference(leaf: NDArray[Any], said: Values) -> NDArray[Any] | int:
     """The number of the array of a message that is the same to the last bit, or else the array."""
     for number, value in enumerate(said):
-        if leaf.dtype == value.dtype and leaf.shape == value.shape and leaf.tobytes() == value.tobytes():
+        if leaf.dtype == value.dtype and np.array_equal(_bits(leaf), _bits(value)):
             return number
     return leaf
+
+
+def _bits(array: NDArray[Any]) -> NDArray[Any]:
+    """As whole numbers: 0.0 is not -0.0, and NaN is NaN."""
+    return array.view(f"u{array.itemsize}")
 
 
 def _arrays(tree: Any) -> Values:

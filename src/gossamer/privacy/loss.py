@@ -54,7 +54,7 @@ class Loss(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Kind and numbers."""
-        return {"kind": _KINDS[type(self)]} | {name: _written(value) for name, value in asdict(self).items()}
+        return {"kind": _KINDS[type(self)]} | {name: _written(value) for name, value in vars(self).items()}
 
     @staticmethod
     def from_json(facts: Mapping[str, Any]) -> Loss:
