@@ -1,10 +1,15 @@
 """Hostile settings: what would be a silent cast, a silent broadcast or a warning elsewhere is an error here.
 
-Compiled programs are kept in .pytest_cache: workers, and later runs, do not compile the same program again.
+Most of the time goes into compiling. Compiled programs are kept in .pytest_cache: workers, and later runs, do not
+compile the same program again. And XLA emits LLVM directly, not through MLIR, which takes half the time to compile and
+runs as fast; programs that tests start in other processes inherit it. `XLA_FLAGS= make test` tests with XLA as it is.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")  # read when JAX starts
 
 import jax
 import pytest

@@ -44,10 +44,11 @@ def algorithm(name: str, learners: int = 5, order: list[int] | None = None, **ch
     return entry.make(problem(name), network(name, learners, order), **options)
 
 
+# Few numbers of learners: each of them is compiled for.
 TOPOLOGIES = {
     "ring": topology.ring(6),
     "path": topology.path(5, weights="lazy"),
-    "complete": topology.complete(4),
+    "complete": topology.complete(5),
     "star": topology.star(5),
     "torus": topology.torus(3, 3),
     "hypercube": topology.hypercube(3),
@@ -55,7 +56,7 @@ TOPOLOGIES = {
     "erdos_renyi": topology.erdos_renyi(8, 0.6, seed=1),
     "random_regular": topology.random_regular(8, 3, seed=1),
     "from_networkx": topology.from_networkx(nx.wheel_graph(6)),
-    "isolated": topology.isolated(3),
+    "isolated": topology.isolated(5),
     "directed_ring": topology.directed_ring(5),
     "directed_exponential": topology.directed_exponential(6),
     "alternating": topology.alternating([topology.ring(6), topology.star(6)]),

@@ -8,7 +8,7 @@ attack would contradict a true claim with probability at most 0.1 %.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -333,6 +333,19 @@ class Halved:
         return self.full.draw(name, spec, scales, start, stop) * np.float32(0.5)
 
 
+# Several tests look at the same case, or at the same audit of it: made once.
+
+
+@cache
+def case_of(attack):
+    return attack.make()
+
+
+@cache
+def found_by(attack, runs):
+    return case_of(attack).audit(runs=runs, seed=1)
+
+
 # Some algorithms share learners and noise with others: here the attacks on what is theirs; `gossamer audit` runs all.
 THEIRS = {
     "dpsda_ps": ("re-leak", "published: re-leak"),
@@ -356,8 +369,7 @@ def of_kind(kind):
 @of_kind("sharp")
 def test_sharp_attacks_measure_the_claim_and_catch_half_the_noise(attack):
     """Above the claim by chance: at most 5 % for each, 0.5 % in fact. Caught at 99.9 % confidence, in fewer runs."""
-    case = attack.make()
-    found = case.audit(runs=attack.runs, seed=1)
+    case, found = case_of(attack), found_by(attack, attack.runs)
     assert 0.95 * found.claimed <= case.supremum <= found.claimed * (1 + 1e-9)
     assert 0.8 * found.claimed <= found.epsilon <= found.claimed
     assert not found.contradicts
@@ -368,8 +380,7 @@ def test_sharp_attacks_measure_the_claim_and_catch_half_the_noise(attack):
 @of_kind("realistic")
 def test_realistic_attacks_stay_below_the_exact_loss_of_their_pair(attack):
     """False alarm at most 5 % each. They do see something: at least a quarter of that loss."""
-    case = attack.make()
-    found = case.audit(runs=30_000, seed=1)
+    case, found = case_of(attack), found_by(attack, 30_000)
     assert 0.25 * case.supremum < found.epsilon <= case.supremum < found.claimed
     print(f"{attack.name}, {case.noise}: exact {case.supremum:.3f}, {found.sentence()}")
 
@@ -377,14 +388,14 @@ def test_realistic_attacks_stay_below_the_exact_loss_of_their_pair(attack):
 def test_first_samples_at_a_small_delta_lose_what_is_claimed():
     """The audit of SOUNDNESS 2: (0.5, 1e-3), where 200,000 runs on each input show most of it. False alarm 5 %."""
     attack = next(attack for attack in ATTACKS["online_federated"] if attack.name == "64 rows")
-    found = attack.make().audit(runs=200_000, seed=1)
+    found = found_by(attack, 200_000)
     assert_allclose((found.claimed, found.delta), (0.5, 1e-3))
     assert 0.35 <= found.epsilon <= 0.5
 
 
 @of_kind("flaw")
 def test_known_flaws_are_caught(attack):
-    found = attack.make().audit(runs=min(attack.runs, 100_000), seed=1)
+    found = found_by(attack, min(attack.runs, 100_000))
     assert found.contradicts
     assert not found.refutes
     assert "Contradicted" in found.sentence()
@@ -394,9 +405,8 @@ def test_known_flaws_are_caught(attack):
 def test_the_noise_of_paper_002_costs_three_times_what_it_claims(name):
     """SOUNDNESS 3, attack (a): a bound above 3 against a claim of 1; the guarantee says 3.5. False alarm 5 %."""
     attack = next(attack for attack in ATTACKS[name] if attack.name == "published: Theorem 2")
-    case = attack.make()
-    assert_allclose(case.algorithm.guarantee.epsilon, 3.5, rtol=1e-4)
-    found = case.audit(runs=attack.runs, seed=1)
+    assert_allclose(case_of(attack).algorithm.guarantee.epsilon, 3.5, rtol=1e-4)
+    found = found_by(attack, attack.runs)
     assert (found.claimed, found.basis) == (1.0, "published")
     assert 3 < found.epsilon <= 3.5
 
@@ -416,10 +426,9 @@ def test_the_noise_of_paper_004_costs_more_than_it_claims(name, claimed, least, 
     The same attacks on sound noise stay below. False alarm 5 % each.
     """
     attack = next(each for each in (*ATTACKS["fed_ope_stoch"], *ATTACKS["fed_svt"]) if each.name == name)
-    case = attack.make()
-    found = case.audit(runs=attack.runs, seed=1)
+    found = found_by(attack, attack.runs)
     assert found.claimed == claimed
-    assert least < found.epsilon <= case.supremum
+    assert least < found.epsilon <= case_of(attack).supremum
     assert sound().audit(runs=runs, seed=1).epsilon < claimed
 
 
@@ -427,7 +436,7 @@ def test_every_proven_algorithm_has_a_sharp_attack():
     proven = {name for name in REGISTRY if command.guarantee_of(REGISTRY[name]).basis == "proven"}
     assert proven
     for name in proven:
-        made = [attack.make() for attack in ATTACKS[name] if attack.kind == "sharp"]
+        made = [case_of(attack) for attack in ATTACKS[name] if attack.kind == "sharp"]
         assert any(case.algorithm.guarantee.basis == "proven" for case in made)
         assert {case.algorithm.name for case in made} == {name}
 
@@ -442,7 +451,7 @@ def test_every_mechanism_has_a_sharp_attack():
     assert np.isinf(Picks((1,)).at_scale(MOVE, noise=1.0).losses[0].epsilon(0.5))
     assert {cls.__name__ for cls in ours - {Picks}} == set(MECHANISMS)
     for name, attacks in MECHANISMS.items():
-        assert {type(attack.make().release.mechanism).__name__ for attack in attacks} == {name}
+        assert {type(case_of(attack).release.mechanism).__name__ for attack in attacks} == {name}
         # `Spread` states its loss as concentrated privacy, of which no pair of inputs reaches the epsilon.
         assert {"realistic" if name == "Spread" else "sharp"} <= {attack.kind for attack in attacks}
 

@@ -23,6 +23,8 @@ from gossamer.simulation.engine import (
 )
 from gossamer.topology import spoken
 
+_inputs_at = jax.jit(at)  # nobody steps through how noise is drawn, which is more than a hundred operations
+
 
 def run_chunk(
     program: Program, constant: Any, worlds: World, inputs: Inputs, first: int, stop: int
@@ -30,9 +32,9 @@ def run_chunk(
     """What `engine.run_chunk` does, exchange by exchange and learner by learner."""
     shown: list[Outputs] = []
     seeds = range(jax.tree.leaves(worlds)[0].shape[0])
-    with jax.disable_jit():  # loops inside the functions run in Python too
-        for t in range(first, stop):
-            inputs_t = at(inputs, t)
+    for t in range(first, stop):
+        inputs_t = _inputs_at(inputs, t)
+        with jax.disable_jit():  # loops inside the functions run in Python too
             each = [exchange(program, constant, _pick(worlds, s), _for_seed(inputs_t, s)) for s in seeds]
             worlds = _stack([world for world, _ in each])
             shown.append(_stack([outputs for _, outputs in each]))

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from gossamer.core import Algorithm, Learner, Message, Now, Server, State
@@ -136,8 +137,13 @@ def start(program: Program) -> World:
 
 
 def start_many(program: Program, copies: int) -> World:
-    """The same for several seeds, or replicates: axes (copy, learner, ...)."""
-    worlds: World = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], copies, axis=0), start(program))
+    """The same for several seeds, or replicates: axes (copy, learner, ...).
+
+    Copied by NumPy: JAX would compile a few programs for every shape and number of copies.
+    """
+    worlds: World = jax.device_put(
+        jax.tree.map(lambda leaf: np.broadcast_to(leaf, (copies, *leaf.shape)), start(program))
+    )
     return worlds
 
 
