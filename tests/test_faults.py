@@ -136,9 +136,9 @@ def record(member: Member, ran: Ran) -> None:
         ran.used[node.learner, position.exchange, position.step] = set(arrived)
         return arrived
 
-    def handled(sender: int, data: bytes, wants: Any) -> None:
+    def handled(sender: int, data: bytes, arrived: float, wants: Any) -> None:
         ran.came[node.learner].append(data)
-        handle(sender, data, wants)
+        handle(sender, data, arrived, wants)
 
     node._gather, node._handle = gathered, handled  # type: ignore[method-assign]
 

@@ -300,9 +300,9 @@ def torment(victim: Member, hub: Hub, count: int, left: Fuzzed) -> None:
     state, before = kept_by(node), ran.dropped(0)
     handle, check, broken = node._handle, node._check_seen, [b""]
 
-    def handled(sender: int, data: bytes, wants: dict[int, Any]) -> None:
+    def handled(sender: int, data: bytes, arrived: float, wants: dict[int, Any]) -> None:
         asked: dict[int, Any] = {}
-        handle(sender, data, asked)
+        handle(sender, data, arrived, asked)
         left.answered += len(asked) if data is broken[-1] else 0  # neighbours that wait for it ask too
         wants.update(asked)
 
