@@ -321,7 +321,8 @@ def test_push_sum_loses_no_mass(tmp_path: Path) -> None:
     for leaf in range(len(added[0])):
         total = sum(one.now[leaf].sum() for one in held)  # type: ignore[union-attr]
         for one, other in ((i, j) for i in range(LEARNERS) for j in hears(algorithm, i)):
-            way = held[other].sent[one][leaf] - held[one].got[other][leaf]  # type: ignore[union-attr]
+            sent, got = held[other].sent[one], held[one].got.get(other)  # type: ignore[union-attr]
+            way = sent[leaf] - (0.0 if got is None else got[leaf])  # on a busy machine all may have come too late
             in_flight += bool(np.abs(way).max() > 1e-6)
             total += way.sum()
         scale = sum(np.abs(each[leaf]).sum() for each in added)
