@@ -143,7 +143,7 @@ def nodes_at_work(
 
 
 def _node(
-    name: str, network: FixedTopology, folder: Path, link: Link, size: int, seconds: float, barrier: Barrier
+    name: str, network: FixedTopology, folder: Path, link: Link, _size: int, seconds: float, barrier: Barrier
 ) -> tuple[float, list[float]]:
     """One node: messages a second sent, those that were sent again not counted, and its memory at ten moments."""
     algorithm, key = example(name, network), SecureNoise.new_key()

@@ -111,10 +111,9 @@ class Blobs:
         again: Callable[[], AbstractContextManager[sqlite3.Connection]] | None,
     ) -> None:
         self._database, self._path, self._again = database, path, again
-        used = _used(database)
-        if again is None and any((page + pages) * _PAGE > _size(path) for page, pages in used):
+        self._space = Space(_used(database))
+        if again is None and self._space.end * _PAGE > _size(path):
             raise LedgerError(f"{path}: this file with the large pieces of the ledger is missing or was cut.")
-        self._space = Space(used)
         self._dropped: list[tuple[int, int]] = []
         self._file: _File | None = None
 
