@@ -31,7 +31,7 @@ from gossamer.core import Algorithm
 from gossamer.net import Board, Identity, Ledger, Node, config_digest, from_iterable, prepared
 from gossamer.net.agreed import key_fingerprint
 from gossamer.net.certificates import Authority, common_name
-from gossamer.net.launch import kept_rows
+from gossamer.net.launch import kept_rows, limit_arenas
 from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.zenoh_link import Files, Link, ZenohTransport
 from gossamer.privacy import SecureNoise
@@ -146,6 +146,7 @@ def _node(
     name: str, network: FixedTopology, folder: Path, link: Link, _size: int, seconds: float, barrier: Barrier
 ) -> tuple[float, list[float]]:
     """One node: messages a second sent, those that were sent again not counted, and its memory at ten moments."""
+    limit_arenas()  # as `gossamer node` does
     algorithm, key = example(name, network), SecureNoise.new_key()
     path = folder / f"{link.learner}.db"
     identity = Identity(NETWORK * 8, link.learner, config_digest(algorithm), "bench", key_fingerprint(key))

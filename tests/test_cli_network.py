@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import stat
 import subprocess
 import sys
@@ -31,6 +32,11 @@ def make(folder: Path, *options: str, text: str = FILE) -> tuple[int, str]:
     given = ["network", "init", str(folder / "net"), "--algorithm", str(file), *options]
     result = CliRunner().invoke(app, given)
     return result.exit_code, result.output + result.stderr
+
+
+def places(folder: Path) -> dict[str, str]:
+    """An environment in which a process finds this package, and keeps its marks in a folder."""
+    return os.environ | {"PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(folder / "state")}
 
 
 def test_directories_hold_what_a_node_needs_and_no_more(tmp_path: Path) -> None:
@@ -110,7 +116,7 @@ def test_three_nodes_run_to_their_end(tmp_path: Path) -> None:
     samples = (tmp_path / "net" / "node-1" / "samples.jsonl").read_text().splitlines()
     assert len(samples) == 20
     assert set(json.loads(samples[0])) == {"x", "y"}
-    place = os.environ | {"PYTHONPATH": str(ROOT / "src"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    place = places(tmp_path)
     command = [sys.executable, "-m", "gossamer", "network", "run", str(tmp_path / "net"), "--exchanges", "25"]
     done = subprocess.run(command, check=False, env=place, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -119,3 +125,35 @@ def test_three_nodes_run_to_their_end(tmp_path: Path) -> None:
     checked = subprocess.run(verify, check=False, env=place, capture_output=True, text=True, timeout=60)
     assert checked.returncode == 0, checked.stderr
     assert checked.stdout.count("27 rows, chain intact") == 3
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are glibc's")
+@pytest.mark.parametrize(("allowed", "least", "most"), [(None, 1, 2), ("5", 3, 5)])
+def test_threads_of_a_node_share_arenas(tmp_path: Path, allowed: str | None, least: int, most: int) -> None:
+    """Each arena grows to the size of large messages; JAX and Zenoh have threads enough for sixteen."""
+    port = min(free_ports(1))
+    code, said = make(
+        tmp_path, "--nodes", "1", "--port", str(port), "--http-port", "0", text=FILE.replace("ring", "complete")
+    )
+    assert code == 0, said
+    node = ["node", str(tmp_path / "net" / "node-0"), "--exchanges", "1", "--no-linger"]
+    told = tmp_path / "malloc.xml"
+    script = f"""
+import ctypes
+from gossamer.cli import app
+app({node!r}, standalone_mode=False)
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+opened = ctypes.c_void_p(libc.fopen({str(told)!r}.encode(), b"w"))
+libc.malloc_info(0, opened)
+libc.fclose(opened)
+"""
+    environment = places(tmp_path)
+    environment.pop("MALLOC_ARENA_MAX", None)
+    if allowed is not None:
+        environment["MALLOC_ARENA_MAX"] = allowed
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, env=environment, capture_output=True, timeout=120
+    )
+    assert b'"event": "started"' in done.stderr, done.stderr
+    assert least <= told.read_text().count("<heap nr=") <= most

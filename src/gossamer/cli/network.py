@@ -111,8 +111,9 @@ def run_node(
 ) -> None:
     """Run one learner, until its guarantee is used up or somebody stops it."""
     from gossamer.net.directory import NodeDirectory
-    from gossamer.net.launch import launch
+    from gossamer.net.launch import launch, limit_arenas
 
+    limit_arenas()
     found = NodeDirectory(directory)
     settings = found.settings()
     running = launch(

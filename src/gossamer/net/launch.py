@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
+import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
@@ -28,6 +31,23 @@ from gossamer.problems import Problem
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
 _LONGEST_LOG = 2**20
+_M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
+
+
+def limit_arenas() -> None:
+    """Keep the memory of a node flat: its threads share two arenas of glibc's allocator.
+
+    By default each thread gets one of its own, up to eight a core, and all of them grow to the size of large messages.
+    Call it before JAX makes its first array: that starts threads enough to settle the number. Other allocators have
+    no such setting, and a user's MALLOC_ARENA_MAX stays.
+
+    Examples:
+        >>> limit_arenas()
+    """
+    if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "gnu_get_libc_version"):
+            libc.mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 @dataclass(frozen=True)
