@@ -29,7 +29,7 @@ from gossamer.net.ledger import Row
 from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.node import Pace
 from gossamer.net.participant import Participant
-from gossamer.net.sources import block_of
+from gossamer.net.samples import block_of
 from gossamer.topology import Topology
 from tests import instances
 from tests.networks import Faults, Hub, Member, repeatable, run_all

@@ -19,7 +19,8 @@ from numpy.testing import assert_array_equal
 
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.net import sources
-from gossamer.net.sources import FollowedFile, StandardInput, block_of, from_iterable, sample_of_json
+from gossamer.net.samples import block_of, sample_of_json
+from gossamer.net.sources import FollowedFile, StandardInput, from_iterable
 from gossamer.problems import Experts, LeastSquares, Linear, Logistic, Softmax, small_cnn
 
 TWO = Logistic(2)

@@ -21,7 +21,7 @@ import numpy as np
 from gossamer.checks import check_choice, check_count
 from gossamer.errors import ConfigurationError, DataError, NetworkError
 from gossamer.net.frames import REASONS
-from gossamer.net.sources import features_of
+from gossamer.net.samples import features_of
 from gossamer.privacy import Guarantee
 from gossamer.problems import Problem
 from gossamer.streams.base import Array, fault

@@ -30,16 +30,18 @@ from gossamer.net import packing
 from gossamer.net.agreed import block_at, config_digest, frame_format, key_fingerprint, noise_of
 from gossamer.net.arrivals import Arrivals
 from gossamer.net.board import Board
-from gossamer.net.costs import Cost, added_up
+from gossamer.net.costs import Cost
 from gossamer.net.frames import Frame, FrameError
 from gossamer.net.gossip import ALL, GivenUp, Gossip, Values, after_step, restored
 from gossamer.net.inbox import NEVER, Inbox, Position
 from gossamer.net.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.participant import Participant, State
-from gossamer.net.sources import Sample, Source, block_of
+from gossamer.net.samples import Sample, block_of
+from gossamer.net.sources import Source
+from gossamer.net.spending import Refusal, Spending
 from gossamer.net.transport import Transport
-from gossamer.privacy import Budget, accounting, compose
+from gossamer.privacy import Budget
 from gossamer.problems import Block
 from gossamer.topology import Topology
 
@@ -126,7 +128,7 @@ class Node:
             raise ConfigurationError("empty", empty, "'wait' (which shows when samples come)", hint)
         self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
         self.ledger, self.transport, self.source, self.board = ledger, transport, source, board
-        self._key, self._budget, self._earlier = key, budget, tuple(earlier)
+        self._key, self._spending = key, Spending(algorithm, learner, budget, earlier)
         self._empty, self._careful, self._play = empty, careful, play
         self._me = Participant(algorithm, learner)
         assert isinstance(algorithm.topology, Topology)  # Participant refuses others
@@ -264,7 +266,7 @@ class Node:
         }
         if isinstance(self._gossip, GivenUp):
             frames = {ALL: self._format.encode(Frame("void", self.learner, *position))}
-        spent = self._spent(position.exchange + 1) if kind == "release" else ()  # gossip costs nothing more
+        spent = self._spending.after(position.exchange + 1) if kind == "release" else ()  # gossip costs nothing more
         self._committed = position
         known = kind == "gossip" and self._gossip.told_by_messages
         self.ledger.commit(kind, *position, spent, frames, None if known else self._packed(outgoing.get(ALL, ())))
@@ -340,39 +342,17 @@ class Node:
         if self._asked_for is not None and exchange >= self._asked_for:
             self.board.state = "finished"
             return False
-        horizon = self.algorithm.guarantee.horizon
-        try:
-            if horizon is not None and exchange >= self.algorithm.schedule.exchanges(horizon):
-                raise PrivacyError.of("exchange", exchange, f"those of {horizon:,} steps")
-            self.algorithm.require(exchange + 1)
-        except (PrivacyError, ConfigurationError):
-            self._end("horizon_used_up", exchange)
-            return False
-        if self._budget is not None and not self._within(self._budget, exchange + 1):
-            self._end("budget_used_up", exchange)
-            return False
-        return True
+        refusal = self._spending.refusal(exchange)
+        if refusal is not None:
+            self._end(refusal, exchange)
+        return refusal is None
 
-    def _end(self, why: str, exchange: int) -> None:
+    def _end(self, why: Refusal, exchange: int) -> None:
         """Nothing is released any more, and the last decision is kept."""
         self.board.state = "exhausted"
         self.board.log(why, exchange=exchange)
         if exchange and not self.ledger.ended:
             self.ledger.finish(self._packed((), heard=True))
-
-    def _within(self, budget: Budget, exchanges: int) -> bool:
-        """Whether earlier runs and so many exchanges of this one stay within a budget."""
-        promise = self.algorithm.guarantee
-        if promise.basis == "none":
-            return False
-        loss = compose([one.loss for one in self._spent(exchanges)])
-        own = Cost("", "", self.learner, loss, 0.0, promise.sampler_error, "")
-        errors = math.fsum(cost.error for cost in (*self._earlier, own))
-        left = budget.delta - accounting.sampler_share(errors, budget.epsilon)
-        return left >= 0 and added_up([*self._earlier, own], left)[0] <= budget.epsilon
-
-    def _spent(self, exchanges: int) -> tuple[Spent, ...]:
-        return tuple(Spent(name, *facts) for name, facts in self.algorithm.spent(exchanges, self.learner).items())
 
     def _next_block(self, exchange: int) -> Block:
         """The samples of an exchange, read before it begins: how long that takes must not show."""
@@ -534,13 +514,10 @@ class Node:
 
     def _show_spent(self, spent: Sequence[Spent]) -> None:
         self.board.set("released", self.ledger.last.number)
-        if not spent:
-            return
-        deltas = self.algorithm.guarantee.deltas
-        delta = deltas[self.learner % len(deltas)]
-        epsilon = compose([one.loss for one in spent]).epsilon(delta)
-        self.board.set("epsilon_spent", epsilon)
-        self.board.set("delta_spent", min(1.0, delta + self.algorithm.guarantee.sampler_share(epsilon)))
+        if spent:
+            epsilon, delta = self._spending.shown(spent)
+            self.board.set("epsilon_spent", epsilon)
+            self.board.set("delta_spent", delta)
 
 
 def _reason(refusal: GossamerError) -> str:

@@ -18,7 +18,7 @@ from gossamer.net.agreed import block_at
 from gossamer.net.frames import Leaf
 from gossamer.net.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
 from gossamer.net.needed import needed_leaves
-from gossamer.net.sources import label_type
+from gossamer.net.samples import label_type
 from gossamer.privacy import NoiseSource
 from gossamer.problems import Block
 from gossamer.topology import AcceleratedGossip, Pair, Topology, accelerated_theta, spoken

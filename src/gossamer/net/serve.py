@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, DataError, NetworkError
 from gossamer.net.board import Board
-from gossamer.net.sources import parse_json
+from gossamer.net.samples import parse_json
 
 LARGEST_BODY = 16 * 2**20
 """Of a request, in bytes."""
