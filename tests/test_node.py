@@ -13,7 +13,7 @@ import pytest
 
 from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net import Pace, config_digest, prepared
+from gossamer.net import Ledger, Pace, config_digest, prepared
 from gossamer.net.agreed import frame_format
 from gossamer.net.costs import Cost
 from gossamer.net.frames import Frame
@@ -247,6 +247,23 @@ def test_models_that_are_not_silent_wait_for_samples(tmp_path: Path) -> None:
     (one,) = members(tmp_path / "b", algorithm, Hub(), empty="wait", samples=samples, exchanges=2)
     run_all([one])
     assert max(one.played) == 2
+
+
+def test_who_waits_for_samples_shows_when_they_come(tmp_path: Path) -> None:
+    algorithm = private(topology.isolated(1))
+    (one,) = members(tmp_path, algorithm, Hub(), empty="wait", exchanges=2)
+    run_all([one])
+    with Ledger.open(tmp_path / "0" / "ledger.db", read_only=True) as ledger:
+        written = ledger.promise
+    for promise in (written, one.node.board.guarantee):
+        assert promise is not None
+        assert (algorithm.guarantee.basis, promise.basis) == ("proven", "heuristic")
+        assert promise.losses == algorithm.guarantee.losses
+        assert "see when they come" in promise.sentence()
+    (other,) = members(tmp_path, algorithm, Hub(), key=one.key, exchanges=3)  # as if it had never waited
+    with pytest.raises(PrivacyError, match="set `empty` back"):
+        other.node.run()
+    assert not other.played
 
 
 def test_the_digest_tells_models_apart() -> None:

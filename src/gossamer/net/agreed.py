@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +15,13 @@ from gossamer.core import Algorithm, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.frames import Format, Leaf
 from gossamer.net.transport import LONGEST_MESSAGE
-from gossamer.privacy import FastNoise, NoiseSource, SecureNoise
+from gossamer.privacy import Assumption, FastNoise, Guarantee, NoiseSource, SecureNoise
 from gossamer.privacy.keystream import subkey
 from gossamer.problems import Block
 from gossamer.topology import AcceleratedGossip, Topology, accelerated_theta
+
+Empty = Literal["silent", "wait"]
+"""What a node does where no sample has come: it speaks with a zero gradient, or waits, which shows when they come."""
 
 _LATEST = 2**62
 _ROUNDINGS = 2**25
@@ -53,6 +58,23 @@ def _require_few_roundings(algorithm: Algorithm) -> None:
     theta = accelerated_theta(algorithm.topology) if isinstance(mixing, AcceleratedGossip) else 0.0
     if mixing.steps * (algorithm.learners + 3) / (1 - theta) >= _ROUNDINGS:
         raise PrivacyError.of("block", mixing.steps, "fewer gossip steps with noise after gossip on a network")
+
+
+def promise_of(algorithm: Algorithm, empty: Empty) -> Guarantee:
+    """What a node promises: the algorithm's guarantee, which says nothing of when samples come.
+
+    >>> from gossamer import Budget, algorithms, problems, topology
+    >>> algorithm = algorithms.pd_ogd(problems.Logistic(2), topology.ring(3), budget=Budget(1.0), clip=1.0, step=0.1)
+    >>> promise_of(algorithm, "silent").basis, promise_of(algorithm, "wait").basis
+    ('proven', 'heuristic')
+    """
+    promise = algorithm.guarantee
+    if empty == "silent" or promise.basis == "none":
+        return promise
+    blind = Assumption("when samples come, and whether they can be used, tells nothing")
+    basis = "heuristic" if promise.basis == "proven" else promise.basis
+    made = replace(promise, basis=basis, assumptions=(*promise.assumptions, blind))
+    return made.because("the node waits for samples, so its neighbours see when they come")
 
 
 def config_digest(algorithm: Algorithm) -> str:

@@ -20,11 +20,11 @@ from typing import Any
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.agreed import config_digest, key_fingerprint
+from gossamer.net.agreed import Empty, config_digest, key_fingerprint
 from gossamer.net.certificates import Authority, common_name
 from gossamer.net.ledger import Identity, Ledger
 from gossamer.net.neighbourhood import Neighbourhoods
-from gossamer.net.node import Empty, Pace
+from gossamer.net.node import Pace
 from gossamer.net.packing import require_net
 from gossamer.net.zenoh_link import Files, Link
 from gossamer.privacy import Budget, SecureNoise

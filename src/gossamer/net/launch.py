@@ -95,7 +95,6 @@ def launch(
     board = Board(ready.problem, ready.guarantee, settings.learner)
     with ExitStack() as stack:
         ledger = stack.enter_context(_ledger(directory, settings, state_key, adopt, kept_rows(ready, len(link.peers))))
-        endpoint = stack.enter_context(_endpoint(board, settings.http)) if settings.http else None
         node = Node(
             ready,
             settings.learner,
@@ -111,7 +110,8 @@ def launch(
             empty=settings.empty,
             careful=adopt,
         )
-        if endpoint:
+        if settings.http:
+            endpoint = stack.enter_context(_endpoint(board, settings.http))
             board.log("serving", host=endpoint.host, port=endpoint.port)
         return Running(node, stack.pop_all())
 

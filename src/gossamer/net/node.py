@@ -27,7 +27,7 @@ from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
 from gossamer.net import packing
-from gossamer.net.agreed import block_at, config_digest, frame_format, key_fingerprint, noise_of
+from gossamer.net.agreed import Empty, block_at, config_digest, frame_format, key_fingerprint, noise_of, promise_of
 from gossamer.net.arrivals import Arrivals
 from gossamer.net.board import Board
 from gossamer.net.costs import Cost
@@ -45,7 +45,6 @@ from gossamer.privacy import Budget
 from gossamer.problems import Block
 from gossamer.topology import Topology
 
-Empty = Literal["silent", "wait"]
 _LONGEST_REASON = 500
 _LOGGED_EVERY = 1.0  # seconds
 _MOST_DEADLINES = 10  # after which a neighbour is no longer waited for, though it answers
@@ -150,6 +149,7 @@ class Node:
         self._state: State = None
         self._next_begins, self._shown = 0.0, -math.inf
         self._sent_at = -math.inf
+        board.guarantee = promise_of(algorithm, empty)
         board.set("started_time", time.time())
         if algorithm.guarantee.horizon is not None:
             board.set("horizon", algorithm.guarantee.horizon)
@@ -182,8 +182,12 @@ class Node:
     def _resume(self) -> None:
         """The state that the ledger holds, with what it had sent sent again; or a fresh start."""
         if self.ledger.run is None:
-            self.ledger.begin(secrets.token_hex(16), self.algorithm.guarantee)
+            self.ledger.begin(secrets.token_hex(16), self.board.guarantee)
         assert self.ledger.run is not None
+        promise = self.ledger.promise
+        if promise is None or promise.assumptions != self.board.guarantee.assumptions:
+            hint = "set `empty` back to what it was"
+            raise PrivacyError.of("guarantee", "other assumptions", "those that the run was begun with", hint)
         self._me.noise = noise_of(self.algorithm, self._key, self.ledger.run)
         self._me.warm_up()
         stored = self.ledger.state()
