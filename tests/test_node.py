@@ -261,7 +261,7 @@ def test_who_waits_for_samples_shows_when_they_come(tmp_path: Path) -> None:
         assert promise.losses == algorithm.guarantee.losses
         assert "see when they come" in promise.sentence()
     (other,) = members(tmp_path, algorithm, Hub(), key=one.key, exchanges=3)  # as if it had never waited
-    with pytest.raises(PrivacyError, match="set `empty` back"):
+    with pytest.raises(PrivacyError, match="Set `empty` back"):
         other.node.run()
     assert not other.played
 
