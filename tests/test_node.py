@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -176,9 +177,12 @@ def test_the_horizon_is_used_up_and_the_last_decision_is_served(tmp_path: Path) 
         assert member.node.board.decision()["exchange"] == 12
     shown = three[1].node.board.decision()["decision"]
     (again,) = members(tmp_path, algorithm, Hub(), among=[1], exchanges=None, key=three[1].key)  # alone
+    again.node.source.resume = None  # no sample is read any more, so nothing asks whether they are the same
     thread = start(again)
     until(lambda: again.node.board.state == "exhausted")
     assert again.node.board.decision()["decision"] == shown
+    before, now = (member.node.board.numbers() for member in (three[1], again))
+    assert all(now[name] == before[name] > 0 for name in ("epsilon_spent", "delta_spent"))
     assert again.node.ledger.last.number == three[1].node.ledger.last.number
     again.node.stop()
     thread.join(5)
@@ -214,6 +218,100 @@ def test_a_budget_covers_earlier_runs(tmp_path: Path, budget: Budget, earlier: A
     run_all([one])
     assert max(one.played) == allowed
     assert one.ended == ("finished" if allowed else "exhausted")
+
+
+def test_why_a_run_ended_is_known_after_a_restart(tmp_path: Path) -> None:
+    """A tree's cost grows, so that a budget ends the run before the horizon does."""
+    options = {"budget": Budget(1.0), "clip": 1.0, "block": 1, "horizon": 64, "aggregation": "tree"}
+    algorithm = prepared(algorithms.pd_ftgl(PROBLEM, topology.isolated(1), **options))
+    (one,) = members(tmp_path, algorithm, Hub(), budget=Budget(0.5, 1e-6), exchanges=None)
+    run_all([one])
+    assert 0 < max(one.played) < 64
+    (again,) = members(tmp_path, algorithm, Hub(), exchanges=None, key=one.key)
+    run_all([again])
+    for member in (one, again):
+        assert any("budget_used_up" in line for line in member.node.board._logs.lines)
+        assert not any("horizon_used_up" in line for line in member.node.board._logs.lines)
+
+
+def test_only_who_hears_a_learner_can_tell_that_its_ledger_is_old(tmp_path: Path) -> None:
+    """On a ring in one direction 2 is heard by 0, and never hears it: it has nothing to compare."""
+    options = {"budget": Budget(5.0), "clip": 1.0, "step": 0.1}
+    made = algorithms.dp_push_sum_dual_averaging(problems.Linear(3), topology.directed_ring(3), **options)
+    hub, algorithm = Hub(), prepared(made)
+    first = members(tmp_path, algorithm, hub, samples=[], exchanges=4)
+    run_all(first)
+    shutil.copytree(tmp_path / "0", tmp_path / "old" / "0")
+    keys = [member.key for member in first]
+    more = [
+        make_member(tmp_path / str(i), algorithm, i, hub.transport(i), [], key=keys[i], pace=QUICK, exchanges=8)
+        for i in range(3)
+    ]
+    run_all(more)
+    mark = len(hub.sent)
+    given = {"samples": [], "exchanges": None}
+    (old,) = members(tmp_path / "old", algorithm, hub, among=[0], key=keys[0], **given)
+    (deaf,) = members(tmp_path, algorithm, hub, among=[2], key=keys[2], **given)
+    threads = [start(old), start(deaf)]
+    until(lambda: any("waiting" in line for line in old.node.board._logs.lines))
+    form = frame_format(algorithm, "0" * 32, old.node._me.leaves)
+    assert {form.decode(data, 0).kind for sender, _, data in hub.sent[mark:] if sender == 0} <= {"want", "seen"}
+    (hearer,) = members(tmp_path, algorithm, hub, among=[1], key=keys[1], **given)
+    threads.append(start(hearer))
+    until(lambda: old.error is not None)
+    assert "old copy" in str(old.error)
+    for member in (deaf, hearer):
+        member.node.stop()
+    for thread in threads:
+        thread.join(10)
+
+
+def after_gossip(**options: Any) -> Any:
+    given = {"budget": Budget(1.0), "clip": 1.0, "block": 2, "horizon": 64, **options}
+    made = algorithms.pd_ftgl(PROBLEM, topology.complete(3), **given, noise_at="after-gossip", aggregation="tree")
+    return prepared(made)
+
+
+def test_who_leaves_has_spent_what_others_may_still_release(tmp_path: Path) -> None:
+    """With noise after gossip the others go on to release what a node told them, and add the noise to it."""
+    algorithm, played = after_gossip(), []
+    for label in (0, 1):
+        hub, folder = Hub(), tmp_path / str(label)
+        (leaver,) = members(folder, algorithm, hub, among=[0], samples=[(SAMPLES[0][0], label)] * 2, exchanges=1)
+        others = [
+            make_member(folder / str(i), algorithm, i, hub.transport(i), SAMPLES, key=bytes(32), run="r", pace=QUICK,
+                        exchanges=5)
+            for i in (1, 2)
+        ]  # fmt: skip
+        run_all([leaver, *others])
+        played.append(others[0].played)
+    assert not np.array_equal(played[0][4], played[1][4])  # four exchanges after it left
+    with Ledger.open(tmp_path / "0" / "0" / "ledger.db", read_only=True) as ledger:
+        (spent,) = ledger.last.spent
+    assert (spent.position, spent.loss) == (1, algorithm.guarantee.losses[0])
+
+
+@pytest.mark.parametrize(("epsilon", "ended"), [(0.99, "exhausted"), (1.01, "finished")])
+def test_a_budget_that_others_may_exceed_is_refused_before_anything_is_sent(
+    tmp_path: Path, epsilon: float, ended: str
+) -> None:
+    hub = Hub()
+    three = members(tmp_path, after_gossip(), hub, budget=Budget(epsilon, 1e-6), exchanges=3)
+    run_all(three)
+    assert [member.ended for member in three] == [ended] * 3
+    form = frame_format(after_gossip(), "0" * 32, three[0].node._me.leaves)
+    messages = [data for sender, _, data in hub.sent if form.decode(data, sender).kind == "message"]
+    assert bool(messages) == (ended == "finished")
+
+
+def test_a_sample_that_all_see_costs_its_owner_what_all_release() -> None:
+    problem = problems.Logistic(3, feature_bound=1.0, domain=sets.L2Ball(2.0))
+    options = {"budget": Budget(4.0, 1e-6), "clip": 1.0, "noise": "gaussian", "aggregation": "blt", "horizon": 100}
+    algorithm = algorithms.dpsda_c(problem, topology.ring(3), **options, batch=2)
+    assert algorithm.others_release
+    ((_, first),), ((_, last),) = (algorithm.spent(count, 0).values() for count in (1, 100))
+    assert first == last == algorithm.guarantee.losses[0]
+    assert not private().others_release
 
 
 def test_raw_gradients_are_not_kept_at_rest(tmp_path: Path) -> None:
@@ -273,8 +371,12 @@ def test_the_digest_tells_models_apart() -> None:
     def doubled(params: Any, x: Any) -> Any:
         return 2 * x @ params
 
+    def scaled(by: Any) -> Any:
+        return lambda params, x: (x * jnp.asarray(by)) @ params
+
     digests = set()
-    for apply, start_at in ((linear, 0.0), (linear, 1.0), (doubled, 0.0)):
+    models = ((linear, 0.0), (linear, 1.0), (doubled, 0.0), (scaled([1.0, 2.0]), 0.0), (scaled([1.0, 3.0]), 0.0))
+    for apply, start_at in models:
         model = problems.Model(apply, jnp.full((2, 2), start_at), features=(2,), classes=2)
         digests.add(config_digest(algorithms.d_ogd(model, topology.ring(3), step=0.1)))
-    assert len(digests) == 3
+    assert len(digests) == len(models)

@@ -162,8 +162,16 @@ class Algorithm:
         for release in self.releases:
             release.mechanism.require(exchanges * self._per_exchange(release))
 
+    @property
+    def others_release(self) -> bool:
+        """Whether other participants release a learner's data: they add the noise, or they see the same batches."""
+        return self.guarantee.observer in ("decisions", "broadcasts") or self.guarantee.unit is not Unit.SAMPLE
+
     def spent(self, exchanges: int, learner: int) -> dict[str, tuple[int, Loss]]:
         """What one learner has released after so many exchanges: by draw, how often, and the loss of one unit.
+
+        Where others release its data they may go on without it. So its first exchange costs all that the whole horizon
+        may cost.
 
         >>> from gossamer import Budget, algorithms, problems, topology
         >>> options = {"budget": Budget(1.0), "clip": 1.0, "step": 0.1}
@@ -172,11 +180,13 @@ class Algorithm:
         """
         if self.guarantee.basis == "none":
             return {}
-        positions = [exchanges * self._per_exchange(release) for release in self.releases]
-        return {
-            ", ".join(release.scales): (position, release.spent(position, learner % len(release.deltas)))
-            for release, position in zip(self.releases, positions, strict=True)
-        }
+        found = {}
+        for release in self.releases:
+            position = exchanges * self._per_exchange(release)
+            counted = release.mechanism.horizon if exchanges and self.others_release else position
+            loss = release.spent(counted, learner % len(release.deltas))
+            found[", ".join(release.scales)] = (position, loss)
+        return found
 
     def _per_exchange(self, release: Calibrated[Mechanism]) -> int:
         """How often a mechanism releases in one exchange: as often as its draws are declared."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from gossamer.net.transport import LONGEST_MESSAGE
 from gossamer.privacy import Assumption, FastNoise, Guarantee, NoiseSource, SecureNoise
 from gossamer.privacy.keystream import subkey
 from gossamer.problems import Block
-from gossamer.topology import AcceleratedGossip, Topology, accelerated_theta
+from gossamer.topology import AcceleratedGossip, Topology
 
 Empty = Literal["silent", "wait"]
 """What a node does where no sample has come: it speaks with a zero gradient, or waits, which shows when they come."""
@@ -55,7 +55,7 @@ def _require_few_roundings(algorithm: Algorithm) -> None:
     """Refuse gossip so long that its roundings in float64, before the noise, are not covered: docs/network.md."""
     assert isinstance(algorithm.topology, Topology)
     mixing = algorithm.mixing
-    theta = accelerated_theta(algorithm.topology) if isinstance(mixing, AcceleratedGossip) else 0.0
+    theta = mixing.theta_on(algorithm.topology) if isinstance(mixing, AcceleratedGossip) else 0.0
     if mixing.steps * (algorithm.learners + 3) / (1 - theta) >= _ROUNDINGS:
         raise PrivacyError.of("block", mixing.steps, "fewer gossip steps with noise after gossip on a network")
 
@@ -96,11 +96,18 @@ def config_digest(algorithm: Algorithm) -> str:
     text = "\n".join(parts)
     if " at 0x" in text:  # a function of the user's: its place in memory says nothing, its operations do
         block = Block(jnp.zeros((1, *problem.feature_shape)), jnp.zeros(1, jnp.int32))
-        text += str(jax.make_jaxpr(problem.losses)(jnp.zeros(problem.dim), block))
+        program = jax.make_jaxpr(problem.losses)(jnp.zeros(problem.dim), block)
+        text += str(program) + "".join(map(_digest_of, program.consts))
     plain = re.sub(r" at 0x[0-9a-f]+", "", text)
     # Nine digits: machines differ in the last ones.
     rounded = re.sub(r"\d+\.\d+(?:e-?\d+)?|\d+e-?\d+", lambda number: f"{float(number[0]):.9g}", plain)
     return hashlib.sha256(rounded.encode()).hexdigest()
+
+
+def _digest_of(array: Any) -> str:
+    """Of numbers that a program holds: its text does not show them."""
+    known = np.asarray(array)
+    return f" {known.dtype} {known.shape} {hashlib.sha256(known.tobytes()).hexdigest()}"
 
 
 def key_fingerprint(key: bytes) -> str:

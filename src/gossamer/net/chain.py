@@ -83,7 +83,7 @@ class Row(NamedTuple):
         bytes: how many were sent.
         message: keyed digest of what was sent; empty where nothing was.
         state: keyed digest of the state after it; empty where there is none.
-        note: the identity in the first row, the guarantee in the second.
+        note: the identity in the first row, the guarantee in the second, and in the last one why the run ended.
         previous: hash of the row before.
         hash: of everything above.
     """

@@ -267,12 +267,12 @@ class Ledger:
                 del self._numbers[next(iter(self._numbers))]
             return row
 
-    def finish(self, state: bytes) -> Row:
-        """Write down the last state; nothing is sent with it, and nothing can be committed after it."""
+    def finish(self, state: bytes, why: str = "") -> Row:
+        """Write down the last state, and why it is the last; nothing is sent, and nothing can be committed after it."""
         _require_bytes(state)
         with self._turn:
             last = self.last
-            row = self._next("end", last.exchange, last.step, last.spent, state=state)
+            row = self._next("end", last.exchange, last.step, last.spent, note=why, state=state)
             with self._transaction(row):
                 self._put_state(row, state)
             return row

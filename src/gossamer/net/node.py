@@ -39,7 +39,7 @@ from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.participant import Participant, State
 from gossamer.net.samples import Sample, block_of
 from gossamer.net.sources import Source
-from gossamer.net.spending import Refusal, Spending
+from gossamer.net.spending import Spending
 from gossamer.net.transport import Transport
 from gossamer.privacy import Budget
 from gossamer.problems import Block
@@ -133,7 +133,7 @@ class Node:
         assert isinstance(algorithm.topology, Topology)  # Participant refuses others
         self._around = Neighbourhoods(algorithm.topology, learner)
         hears, heard_by = self._around.ever()
-        self._neighbours = sorted(hears | heard_by)
+        self._neighbours, self._hearers = sorted(hears | heard_by), heard_by
         self._format = frame_format(algorithm, ledger.identity.network, self._me.leaves)
         self._asked_for = None if exchanges is None else check_count("exchanges", exchanges)
         self._inbox = Inbox(algorithm.mixing.steps)
@@ -194,7 +194,7 @@ class Node:
         if stored is None:
             self._state = self._me.start()
             self.board.log("started", exchange=0)
-            self._greet(self.pace.patience, answers=len(self._neighbours) if self._careful else 0)
+            self._greet(self.pace.patience, answers=len(self._hearers) if self._careful else 0)
             self.board.state = "running"
             return
         facts, last = packing.unpack(stored), self.ledger.last
@@ -205,12 +205,12 @@ class Node:
         kind, arrays = facts["gossip"]
         self._gossip = restored(kind, arrays, sent, self._me.theta)
         self._inbox.restore_seen(facts["seen"])
-        self.source.resume(facts["mark"])
+        self._show_spent(last.spent)
         self.board.log("resumed", exchange=self._committed.exchange)
-        if self.ledger.ended:  # nothing is released any more, so nobody has to agree
+        if self.ledger.ended:  # nothing is released any more: no sample is read, and nobody has to agree
             return
-        everybody = len(self._neighbours)
-        self._greet(self.pace.deadline, answers=everybody if self._careful else min(1, everybody))
+        self.source.resume(facts["mark"])
+        self._greet(self.pace.deadline, answers=len(self._hearers) if self._careful else min(1, len(self._hearers)))
         self.board.state = "running"
         if not facts["heard"]:
             self._send_again(self._committed)
@@ -341,7 +341,7 @@ class Node:
     def _may_release(self, exchange: int) -> bool:
         """Whether one more exchange is asked for and covered; else the last decision is all that is served."""
         if self.ledger.ended:
-            self._end("horizon_used_up", exchange)
+            self._end(self.ledger.last.note, exchange)
             return False
         if self._asked_for is not None and exchange >= self._asked_for:
             self.board.state = "finished"
@@ -351,12 +351,12 @@ class Node:
             self._end(refusal, exchange)
         return refusal is None
 
-    def _end(self, why: Refusal, exchange: int) -> None:
+    def _end(self, why: str, exchange: int) -> None:
         """Nothing is released any more, and the last decision is kept."""
         self.board.state = "exhausted"
         self.board.log(why, exchange=exchange)
         if exchange and not self.ledger.ended:
-            self.ledger.finish(self._packed((), heard=True))
+            self.ledger.finish(self._packed((), heard=True), why)
 
     def _next_block(self, exchange: int) -> Block:
         """The samples of an exchange, read before it begins: how long that takes must not show."""
@@ -490,18 +490,19 @@ class Node:
 
         Args:
             seconds: to wait for all of them.
-            answers: without so many it waits on.
+            answers: without so many, of those who hear this learner, it waits on.
         """
         begun, pause = time.monotonic(), self.pace.retry
         here = max(Position(0, 0), self._committed)
         while waiting := [one for one in self._neighbours if one not in self._greeted]:
-            if time.monotonic() - begun >= seconds and len(self._greeted) >= answers:
+            agreed = len(self._greeted & self._hearers)
+            if time.monotonic() - begun >= seconds and agreed >= answers:
                 break
             self._ask(waiting, here)
             self._look(pause)
             pause = min(2 * pause, 1.0)
             if time.monotonic() - begun >= seconds:
-                self._log_seldom("waiting", answers=len(self._greeted), needed=answers)
+                self._log_seldom("waiting", answers=agreed, needed=answers)
         self._unreachable()
 
     def _ask(self, senders: Iterable[int], position: Position) -> None:

@@ -21,7 +21,7 @@ from gossamer.net.needed import needed_leaves
 from gossamer.net.samples import label_type
 from gossamer.privacy import NoiseSource
 from gossamer.problems import Block
-from gossamer.topology import AcceleratedGossip, Pair, Topology, accelerated_theta, spoken
+from gossamer.topology import AcceleratedGossip, Pair, Topology, spoken
 from gossamer.topology.mixing import Gossip as PlainGossip
 
 State = Any
@@ -91,7 +91,7 @@ class Participant:
         mixing = algorithm.mixing
         self.theta = 0.0
         if isinstance(mixing, AcceleratedGossip):
-            self.theta = accelerated_theta(topology) if mixing.theta is None else mixing.theta
+            self.theta = mixing.theta_on(topology)
         elif not isinstance(mixing, PlainGossip):
             raise ConfigurationError("mixing", mixing, "Gossip or AcceleratedGossip")
         message = jax.eval_shape(self._shapes)

@@ -163,11 +163,20 @@ class AcceleratedGossip:
                 "use metropolis or lazy weights on an undirected graph, or plain Gossip",
             )  # fmt: skip
 
+    def theta_on(self, topology: Topology) -> float:
+        """Theta as it is used on a network.
+
+        >>> from gossamer import topology
+        >>> AcceleratedGossip(2).theta_on(topology.ring(1)), AcceleratedGossip(2, theta=0.25).theta_on(topology.ring(1))
+        (0.5, 0.25)
+        """
+        return accelerated_theta(topology) if self.theta is None else self.theta
+
     def prepare(self, topology: Topology, exchanges: Integers) -> tuple[Arrays, Arrays]:
         """Arrays for `mix`: all of them are the same in all exchanges."""
         as_exchanges(exchanges)
         self.check(topology)
-        theta = accelerated_theta(topology) if self.theta is None else self.theta
+        theta = self.theta_on(topology)
         if topology.learners <= DENSE_LIMIT:
             rows = _polynomials(topology.matrix(), self.steps, theta)
             return {"block": np.block([[_rounded(polynomial) for polynomial in row] for row in rows])}, {}
