@@ -23,7 +23,7 @@ HEADINGS = ("algorithm", "exchanges", "messages", "kills", "run", "restart, medi
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Kill a node again and again.")
-    parser.add_argument("--kills", type=int, default=240, help="in all, over three algorithms")
+    parser.add_argument("--kills", type=int, default=240, help="in all, over four runs")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     kills, lines, nursery = Counter[str](), [], Nursery()

@@ -33,6 +33,7 @@ from gossamer.net.agreed import key_fingerprint
 from gossamer.net.certificates import Authority, common_name
 from gossamer.net.launch import kept_rows, limit_arenas
 from gossamer.net.neighbourhood import Neighbourhoods
+from gossamer.net.witness import Witness
 from gossamer.net.zenoh_link import Files, Link, ZenohTransport
 from gossamer.privacy import SecureNoise
 from gossamer.topology import FixedTopology
@@ -152,7 +153,8 @@ def _node(
     identity = Identity(NETWORK * 8, link.learner, config_digest(algorithm), "bench", key_fingerprint(key))
     Ledger.create(path, identity)
     board = Board(algorithm.problem, algorithm.guarantee, link.learner, logs=io.StringIO())
-    with Ledger.open(path, keep=kept_rows(algorithm, len(link.peers))) as ledger:
+    witness = Witness(folder / f"{link.learner}.witness")
+    with Ledger.open(path, witness=witness, keep=kept_rows(algorithm, len(link.peers))) as ledger:
         node = Node(
             algorithm,
             link.learner,

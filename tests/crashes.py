@@ -43,6 +43,7 @@ from gossamer.net.frames import Frame, Kind
 from gossamer.net.inbox import Position
 from gossamer.net.ledger import Identity, Ledger, Row
 from gossamer.net.node import Node, Pace
+from gossamer.net.sealing import Sealer
 from gossamer.net.sources import from_iterable
 from gossamer.net.transport import Receive
 from gossamer.net.witness import Mark, Witness
@@ -78,13 +79,19 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "pd_ogd": {},
     "pd_ftgl": {"block": 3},
     "dpsda_ps": {"budget": Budget(12.0)},
+    "pd_ftgl, noise after gossip": {"block": 3, "noise_at": "after-gossip", "horizon": 3000},
 }
 IN_FILE = {"pd_ftgl", "dpsda_ps"}  # whose messages and states lie in the file beside the database, as large ones do
+SEALED = {"pd_ftgl, noise after gossip": Sealer(bytes(32))}
 
 
 @cache
 def algorithm_of(name: str) -> Algorithm:
-    return prepared(instances.algorithm(name, **OPTIONS[name]))
+    return prepared(instances.algorithm(registered(name), **OPTIONS[name]))
+
+
+def registered(name: str) -> str:
+    return name.partition(",")[0]
 
 
 class Head(NamedTuple):
@@ -252,7 +259,7 @@ def live(life: Life) -> None:
         algorithm,
         VICTIM,
         key=life.key,
-        ledger=FatalLedger.open(life.folder / "ledger.db", witness=witness),
+        ledger=FatalLedger.open(life.folder / "ledger.db", sealer=SEALED.get(life.name), witness=witness),
         transport=FatalTransport(life.link, fuse),
         source=from_iterable(life.samples, algorithm.problem),
         board=Board(algorithm.problem, algorithm.guarantee, VICTIM, logs=Silent()),
@@ -430,7 +437,7 @@ class Trial:
     def __post_init__(self) -> None:
         self.algorithm, self.key = algorithm_of(self.name), random.Random(0).randbytes(32)
         self.steps = self.exchanges * block_at(self.algorithm.schedule, 0)
-        self.stream = instances.stream(LEARNERS, self.steps, name=self.name)
+        self.stream = instances.stream(LEARNERS, self.steps, name=registered(self.name))
         self.home, self.witness = self.folder / "victim", self.folder / "witness" / "victim"
         self.home.mkdir(parents=True)
         identity = Identity(NETWORK, VICTIM, config_digest(self.algorithm), "test", key_fingerprint(self.key))
@@ -576,7 +583,8 @@ class Trial:
         """Look at the ledger of the dead: it is whole, and holds and costs no less than its neighbours got from it."""
         time.sleep(UNDERWAY)
         received = self.book.positions()  # before the ledger is read
-        with Ledger.open(self.home / "ledger.db", read_only=True, witness=Witness(self.witness)) as ledger:
+        sealer, witness = SEALED.get(self.name), Witness(self.witness)
+        with Ledger.open(self.home / "ledger.db", read_only=True, sealer=sealer, witness=witness) as ledger:
             ledger.verify()
             held = {Position(row.exchange, row.step): row for row in ledger.rows() if row.message}
         assert received <= held.keys(), f"sent and not in the ledger: {sorted(received - held.keys())}"
@@ -600,7 +608,7 @@ class Trial:
         assert set(self.book.payloads) == every
         assert not self.book.frames["void"]
         assert not any(peer.node.board._counts["missing"] for peer in self.peers)
-        with Ledger.open(self.home / "ledger.db", read_only=True) as ledger:
+        with Ledger.open(self.home / "ledger.db", read_only=True, sealer=SEALED.get(self.name)) as ledger:
             sources = [noise_of(self.algorithm, self.key, str(ledger.run))]
             for (position, receiver), payloads in self.book.payloads.items():
                 assert ledger.message(*position, receiver) in payloads
