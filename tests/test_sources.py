@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,11 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from typer.testing import CliRunner
 
+from gossamer.cli import app
 from gossamer.errors import ConfigurationError, DataError
-from gossamer.net import sources
+from gossamer.net import followed, launch, sources
+from gossamer.net.followed import FollowedFile
 from gossamer.net.samples import block_of, sample_of_json
-from gossamer.net.sources import FollowedFile, StandardInput, from_iterable
+from gossamer.net.sources import StandardInput, from_iterable
 from gossamer.problems import Experts, LeastSquares, Linear, Logistic, Softmax, small_cnn
 
 TWO = Logistic(2)
@@ -100,12 +104,136 @@ def test_a_file_that_became_shorter_is_refused(tmp_path, suffix):
     path.write_text(line([1, 2]) * 2 if suffix == "jsonl" else "a,b,y\n1,2,1\n3,4,0\n")
     source = FollowedFile(path, TWO)
     assert len(source.take(5)) == 2
+    before = path.read_text()
     path.write_text("")
     with pytest.raises(DataError, match="only grow"):
         source.take(5)
     path.unlink()
     with pytest.raises(DataError, match="only grow"):
         source.take(5)
+    path.write_text(before)
+    assert source.take(5) == []
+
+
+def csv_line(x, y):
+    return f"{x[0]},{x[1]},{y}\n"
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        [3, 2, 0, 1],  # sorted anew
+        [0, 2, 1, 3],  # all but the last line as it was
+        [2, 1, 0, 3],  # the last line as it was
+    ],
+)
+def test_a_file_that_is_replaced_while_it_is_read_is_refused(tmp_path, suffix, order):
+    """All lines are of the same length: what was read before would come again, behind the mark."""
+    path, other = tmp_path / f"s.{suffix}", tmp_path / "other"
+    header, form = ("", line) if suffix == "jsonl" else ("a,b,y\n", csv_line)
+    lines = [form([n, 0], n % 2) for n in range(4)]
+    path.write_text(header + "".join(lines[:2]))
+    source = FollowedFile(path, TWO)
+    assert labels(source.take(5)) == [0, 1]
+    other.write_text(header + "".join(lines[:3]))
+    other.rename(path)  # as an editor does that saves what was appended
+    assert labels(source.take(5, whole=2)) == []
+    mark = source.mark
+    other.write_text(header + "".join(lines[n] for n in order))
+    other.rename(path)
+    with pytest.raises(DataError, match="cut, replaced or changed"):
+        source.take(5)
+    assert source.mark == mark
+    with pytest.raises(DataError, match="cut, replaced or changed"):
+        FollowedFile(path, TWO).resume(mark)
+    path.write_text(header + "".join(lines))
+    assert labels(source.take(5)) == [0, 1]
+
+
+def test_a_file_is_compared_with_some_of_what_was_read(tmp_path, monkeypatch):
+    """All of the last line however long it is, and lines before a short one, but not the whole file every time."""
+    monkeypatch.setattr(followed, "_COMPARED", 64)
+    path = tmp_path / "s.jsonl"
+    lines = [line([n, 0], n % 2) for n in (3, 4, 5, 6, 7)]
+    path.write_text("".join(lines))
+    source = FollowedFile(path, TWO)
+    source.take(5)
+    assert source.mark["since"] == path.stat().st_size - 64
+    path.write_text("".join([lines[1], lines[0], *lines[2:]]))
+    assert source.take(5) == []
+    path.write_text("".join([*lines[:2], lines[3], lines[2], lines[4]]))
+    with pytest.raises(DataError, match="only grow"):
+        source.take(5)
+    long = line([1, 2])[:-1] + " " * 200 + "\n"
+    path.write_text("".join(lines) + long)
+    assert labels(source.take(5)) == [1]
+    path.write_text("".join(lines) + long.replace("2", "3"))
+    with pytest.raises(DataError, match="only grow"):
+        source.take(5)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_another_header_is_refused(tmp_path, monkeypatch, restarted):
+    monkeypatch.setattr(followed, "_COMPARED", 6)  # so that the header is beyond
+    path = tmp_path / "s.csv"
+    rows = "1,2,1\n3,4,0\n1,1,1\n"
+    path.write_text("a,b,y\n" + rows)
+    source = FollowedFile(path, TWO)
+    assert labels(source.take(2)) == [1, 0]
+    path.write_text("y,a,b\n" + rows)
+    with pytest.raises(DataError, match="only grow"):
+        FollowedFile(path, TWO).resume(source.mark) if restarted else source.take(2)
+    path.write_text("a,b,y\n" + rows)
+    assert labels(source.take(2)) == [1]
+
+
+def test_before_the_first_sample_any_file_will_do(tmp_path):
+    path = tmp_path / "s.csv"
+    source = FollowedFile(path, TWO)
+    path.write_text("number,b,y\n")
+    assert source.take(5) == []
+    empty = source.mark
+    path.write_text("y,a,b\n")
+    assert source.take(5) == []
+    path.write_text("a,y,b\n1,0,2\n")
+    other = tmp_path / "other.csv"
+    other.write_text("y,a,b\n1,2,3\n")
+    again = FollowedFile(other, TWO)
+    again.resume(empty)
+    assert labels(again.take(5)) == [1]
+    assert labels(source.take(5)) == [0]
+
+
+@pytest.mark.parametrize("nothing", [{"items": 0}, {"samples": 0}, {"file": "a", "byte": 0, "since": 0, "digest": b""}])
+def test_where_nothing_was_taken_any_source_will_do(tmp_path, nothing):
+    path = tmp_path / "s.jsonl"
+    path.write_text(line([1, 2]))
+    stream = StandardInput(TWO, io.StringIO(path.read_text()))
+    for source in (FollowedFile(path, TWO), from_iterable([([1, 2], 1)], TWO), stream):
+        source.resume(nothing)
+        end = time.monotonic() + 10.0
+        while not (taken := source.take(5)):  # one is read by a thread
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        assert labels(taken) == [1]
+
+
+def test_the_command_line_names_files_of_the_working_directory(tmp_path, monkeypatch):
+    named = []
+
+    def refuse(*_, data, **__):
+        named.append(data)
+        raise ConfigurationError("data", "this test", "no node")
+
+    monkeypatch.setattr("gossamer.net.directory.NodeDirectory", Mock())
+    monkeypatch.setattr("gossamer.cli.network.make_algorithm", Mock())
+    monkeypatch.setattr(sys.modules[launch.__module__], "launch", refuse)
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")  # left as it is in this process
+    monkeypatch.chdir(tmp_path)
+    for options in (["--data", "mine.jsonl"], ["--data", "/data/mine.jsonl"], ["--data", "-"], []):
+        assert CliRunner().invoke(app, ["node", "net/node-0", *options]).exit_code == 2
+    assert named == [str(tmp_path / "mine.jsonl"), "/data/mine.jsonl", "-", None]
 
 
 def test_directories_and_pipes_are_no_files(tmp_path):
@@ -170,7 +298,8 @@ def test_whole_batches_only(tmp_path):
 
 
 def test_lines_that_are_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "LONGEST_LINE", 64)
+    for module in (sources, followed):
+        monkeypatch.setattr(module, "LONGEST_LINE", 64)
     path, told = tmp_path / "s.jsonl", []
     long = "[" * 150
     source = FollowedFile(path, TWO, faults=told.append)
@@ -180,6 +309,14 @@ def test_lines_that_are_too_long(tmp_path, monkeypatch):
     path.write_text(line([1, 2]) + long + "\n" + line([3, 4], 0))
     assert labels(source.take(5)) == [None, 0]
     assert told == [f"byte {len(line([1, 2]))}: a line of more than 64 bytes"]
+    path.write_text(line([1, 2]) + long + "\n")
+    ends_long = FollowedFile(path, TWO)
+    ends_long.take(5)
+    path.write_text(line([1, 2]) + long.replace("[", "]") + "\n" + line([1, 2]))
+    with pytest.raises(DataError, match="only grow"):
+        ends_long.take(5)
+    with pytest.raises(DataError, match="only grow"):
+        FollowedFile(path, TWO).resume(ends_long.mark)
     told.clear()
     stream = io.StringIO(long + "\n" + line([3, 4], 0) + long)
     assert labels(everything(StandardInput(TWO, stream, faults=told.append))) == [None, 0, None]
@@ -357,7 +494,7 @@ def test_standard_input_is_the_default(monkeypatch):
     with pytest.raises(DataError, match="--new-data"):
         StandardInput(TWO, io.StringIO("")).resume(source.mark)
     with pytest.raises(DataError, match="--new-data"):  # what a file held may come again by standard input
-        StandardInput(TWO, io.StringIO("")).resume({"file": "s.jsonl", "byte": 9, "last": 0, "digest": b""})
+        StandardInput(TWO, io.StringIO("")).resume({"file": "s.jsonl", "byte": 9, "since": 0, "digest": b""})
     StandardInput(TWO, io.StringIO("")).resume({"samples": 0})
     fresh = StandardInput(TWO, io.StringIO(""), new_data=True)
     fresh.resume(source.mark)

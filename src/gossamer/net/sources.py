@@ -1,23 +1,20 @@
-"""Where a node's samples come from: a file that grows, standard input, or a Python iterator.
+"""Where a node's samples come from: standard input or a Python iterator; a file that grows is in `followed`.
 
 A source never waits, and never shows a value: what cannot be used is reported by position and kind of the fault.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import queue
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol, TextIO, get_args
+from typing import Any, Protocol, TextIO
 
-from gossamer.checks import check_choice, check_count
-from gossamer.errors import ConfigurationError, DataError
-from gossamer.net.samples import Sample, label_column, sample_of_csv, sample_of_json, sample_of_pair
+from gossamer.checks import check_count
+from gossamer.errors import DataError
+from gossamer.net.samples import Sample, sample_of_json, sample_of_pair
 from gossamer.problems import Problem
 
 Faults = Callable[[str], None]
@@ -26,11 +23,9 @@ Faults = Callable[[str], None]
 Mark = dict[str, Any]
 """Where a source is. It is kept with the state, since it says something about the data."""
 
-FileKind = Literal["jsonl", "csv"]
 LONGEST_LINE = 16 * 2**20
 """In bytes of a file, in characters of standard input; longer lines are not read."""
 
-_SUFFIXES: dict[str, FileKind] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _WAITING = 256  # samples of standard input that are held until the node takes them
 
 
@@ -45,136 +40,11 @@ class Source(Protocol):
         """Where it is, in numbers and texts that `resume` takes after a restart."""
 
     def resume(self, mark: Mark) -> None:
-        """Go on from a mark of an earlier process; refused where it is not that of these data."""
+        """Go on from a mark of an earlier process; refused where samples were taken, and of other data."""
 
     @property
     def ended(self) -> bool:
         """Whether nothing will come any more."""
-
-
-class FollowedFile:
-    r"""A file of JSON lines or CSV, read as it grows; it need not exist yet.
-
-    A line without its newline is not there yet. JSON lines are {"x": [...], "y": 1}. A CSV file begins with a header;
-    all columns but the label are features, in the order of the file. Empty lines are skipped.
-
-    Args:
-        path: of the file.
-        problem: whose samples they are.
-        kind: "jsonl" or "csv"; by default what the name ends in says it.
-        label: the column, or the JSON key, of the label.
-        faults: is told of samples that cannot be used.
-
-    >>> import tempfile
-    >>> from gossamer.problems import Logistic
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "readings.jsonl"
-    ...     source = FollowedFile(path, Logistic(2))
-    ...     before = source.take(10)
-    ...     _ = path.write_text('{"x": [1, 2], "y": 1}\n{"x": [3, 4]')
-    ...     before, source.take(10), source.mark["byte"]
-    ([], [(array([1., 2.], dtype=float32), 1)], 22)
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        problem: Problem,
-        kind: FileKind | None = None,
-        *,
-        label: str = "y",
-        faults: Faults | None = None,
-    ) -> None:
-        self._path, self._problem, self._label, self._faults = Path(path), problem, label, faults
-        self._kind = _kind_of(self._path, kind)
-        self._column: int | None = None  # of the label, once the header was read
-        self._mark, self._last = 0, (0, b"")  # where the next line begins; where the last one did, and its digest
-
-    @property
-    def mark(self) -> Mark:
-        """The file's name, the byte at which the next line begins, and the last line's beginning and digest."""
-        begins, digest = self._last
-        return {"file": self._path.name, "byte": self._mark, "last": begins, "digest": digest}
-
-    @property
-    def ended(self) -> bool:
-        """Never: the file may grow."""
-        return False
-
-    def resume(self, mark: Mark) -> None:
-        """Go on at the byte of the mark, where the line before it is the one that was read."""
-        if mark.get("file") != self._path.name:
-            raise _other_data(self._path.name)
-        self._mark, self._last = mark["byte"], (mark["last"], mark["digest"])
-        if not mark["digest"]:  # nothing was read yet, or a line too long to be read
-            return
-        try:
-            with self._path.open("rb") as file:
-                file.seek(mark["last"])
-                line = file.read(mark["byte"] - mark["last"])
-        except OSError:
-            line = b""
-        if _digest(line) != mark["digest"]:
-            raise _other_data(self._path.name)
-
-    def take(self, most: int, whole: int = 1) -> list[Sample | None]:
-        """The samples of the next whole lines, at most so many."""
-        if self._path.exists() and not self._path.is_file():  # a pipe would make us wait
-            raise DataError(f"{self._path}: not a file; data of a pipe come in by standard input")
-        try:
-            file = self._path.open("rb")
-        except FileNotFoundError:
-            self._check_length(0)
-            return []
-        except OSError as unreadable:
-            raise DataError(f"{self._path}: it cannot be read ({type(unreadable).__name__})") from None
-        with file:
-            self._check_length(os.fstat(file.fileno()).st_size)
-            if self._kind == "csv" and not self._read_header(file):
-                return []
-            file.seek(self._mark)
-            lines = list(self._lines(file, most))
-        samples: list[Sample | None] = []
-        for place, line, end in lines[: len(lines) // whole * whole]:
-            samples.append(_usable(self._sample, line, f"byte {place}", self._faults))
-            self._mark, self._last = end, (place, b"" if line is None else _digest(line))
-        return samples
-
-    def _lines(self, file: BinaryIO, most: int) -> Iterator[tuple[int, bytes | None, int]]:
-        """Lines that are not empty: where each begins, what it holds (None: too long to be read), and where it ends."""
-        place, taken = self._mark, 0
-        while taken < most and (found := _next_line(file)) is not None:
-            line, length = found
-            if line is None or line.strip():
-                taken += 1
-                yield place, line, place + length
-            place += length
-
-    def _sample(self, line: bytes | None) -> Sample:
-        if line is None:
-            raise DataError(f"a line of more than {LONGEST_LINE:,} bytes")
-        if self._kind == "jsonl":
-            return sample_of_json(self._problem, line, self._label)
-        assert self._column is not None
-        return sample_of_csv(self._problem, line, self._column)
-
-    def _check_length(self, length: int) -> None:
-        if length < self._mark:
-            raise DataError(
-                f"{self._path.name}: {length:,} bytes, and {self._mark:,} were read before: it was cut or replaced. "
-                "A source must only grow; give new data a new file and a new node"
-            )
-
-    def _read_header(self, file: BinaryIO) -> bool:
-        """Find the label among the columns; False while the header is not there yet."""
-        if self._column is None:
-            found = _next_line(file)
-            if found is None:
-                return False
-            line, length = found
-            self._column = label_column(self._path.name, line, self._label, self._problem)
-            self._mark = max(self._mark, length)
-        return True
 
 
 class StandardInput:
@@ -227,7 +97,7 @@ class StandardInput:
 
     def resume(self, mark: Mark) -> None:
         """Refused where samples were taken before, of any source, and it is not said that others come now."""
-        used = max(mark.get(kind, 0) for kind in ("samples", "items", "byte"))
+        used = taken_before(mark)
         if used and not self._new_data:
             raise DataError(
                 "standard input: samples were read before the restart, and it cannot be known whether the same "
@@ -245,7 +115,7 @@ class StandardInput:
             if item is None:
                 self._ended = True
             else:
-                self._held.append(_usable(_given, item, f"sample {self._taken + len(self._held)}", self._faults))
+                self._held.append(usable(_given, item, f"sample {self._taken + len(self._held)}", self._faults))
         samples = _give(self._held, most, whole)
         self._taken += len(samples)
         return samples
@@ -288,8 +158,10 @@ class Items:
 
     def resume(self, mark: Mark) -> None:
         """Leave out so many items; they are skipped as they come."""
+        if not taken_before(mark):
+            return
         if "items" not in mark:
-            raise _other_data("an iterable")
+            raise other_data("an iterable")
         self._taken = self._skip = check_count("mark", mark["items"], least=0)
 
     def take(self, most: int, whole: int = 1) -> list[Sample | None]:
@@ -299,7 +171,7 @@ class Items:
                 self._skip -= 1
                 continue
             where = f"item {self._taken + len(self._held)}"
-            self._held.append(_usable(partial(sample_of_pair, self._problem), item, where, self._faults))
+            self._held.append(usable(partial(sample_of_pair, self._problem), item, where, self._faults))
         samples = _give(self._held, most, whole)
         self._taken += len(samples)
         return samples
@@ -319,14 +191,21 @@ def _give(held: list[Sample | None], most: int, whole: int) -> list[Sample | Non
     return given
 
 
-def _digest(line: bytes) -> bytes:
-    return hashlib.sha256(line).digest()
+def taken_before(mark: Mark) -> int:
+    """How much was taken up to a mark of any source, in samples or bytes; 0: nothing, so that any data may follow.
+
+    >>> taken_before({"samples": 3}), taken_before({"file": "readings.csv", "byte": 0})
+    (3, 0)
+    """
+    taken: int = max(mark.get(unit, 0) for unit in ("samples", "items", "byte"))
+    return taken
 
 
-def _other_data(name: str) -> DataError:
+def other_data(name: str) -> DataError:
+    """The refusal of data that are not those that were read, after a restart or while a node runs."""
     return DataError(
-        f"{name}: not the data that were read before the restart, or they were changed. A sample must not be used "
-        "twice: bring the data back as they were, or make a new network for new data"
+        f"{name}: not the data that were read before, or they were cut, replaced or changed. Data must only grow, "
+        "since a sample must not be used twice: bring them back as they were, or make a new network for new data"
     )
 
 
@@ -343,8 +222,13 @@ def from_iterable(iterable: Iterable[Any], problem: Problem, *, faults: Faults |
     return Items(iter(iterable), problem, faults)
 
 
-def _usable(read: Callable[[Any], Sample], given: Any, position: str, faults: Faults | None) -> Sample | None:
-    """A sample, or None where it cannot be used."""
+def usable(read: Callable[[Any], Sample], given: Any, position: str, faults: Faults | None) -> Sample | None:
+    """A sample, or None where it cannot be used, of which `faults` is told.
+
+    >>> from gossamer.problems import Logistic
+    >>> usable(partial(sample_of_json, Logistic(1)), '{"x": [1]}', "line 7", print)
+    line 7: not an object with the keys "x" and "y"
+    """
     try:
         return read(given)
     except DataError as unusable:
@@ -357,32 +241,6 @@ def _given(item: Sample | DataError) -> Sample:
     if isinstance(item, DataError):
         raise item
     return item
-
-
-def _kind_of(path: Path, kind: FileKind | None) -> FileKind:
-    if kind is not None:
-        check_choice("kind", kind, FileKind)
-        return kind
-    found = _SUFFIXES.get(path.suffix.lower())
-    if found is None:
-        hint = f"say kind={' or kind='.join(map(repr, get_args(FileKind)))}"
-        raise ConfigurationError("path", path.name, f"a name that ends in {', '.join(_SUFFIXES)}", hint)
-    return found
-
-
-def _next_line(file: BinaryIO) -> tuple[bytes | None, int] | None:
-    """The next line (None: it is too long) and its length; None if it is not there yet."""
-    line = file.readline(LONGEST_LINE)
-    if line.endswith(b"\n"):
-        return line, len(line)
-    if len(line) < LONGEST_LINE:
-        return None
-    length = len(line)
-    while rest := file.readline(LONGEST_LINE):
-        length += len(rest)
-        if rest.endswith(b"\n"):
-            return None, length
-    return None
 
 
 def _text_lines(stream: TextIO) -> Iterator[str | None]:
