@@ -28,8 +28,9 @@ from gossamer.cli.ledger import ledger as commands
 from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.net.chain import Row
 from gossamer.net.database import place
-from gossamer.net.ledger import ALL, Identity, Ledger, LedgerError, Spent
+from gossamer.net.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.sealing import Sealer
+from gossamer.net.transport import ALL
 from gossamer.net.witness import Mark, Witness, default_witness
 from gossamer.privacy import Approximate, BoundedRange, Gaussian, Guarantee, Pure, compose, no_guarantee
 from gossamer.privacy.accounting import sampler_share
@@ -437,8 +438,8 @@ def test_a_failed_write_stops_the_ledger(tmp_path, monkeypatch):
 # The witness
 
 
-def open_with(path, witness):
-    return Ledger.open(path, witness=Witness(witness))
+def open_with(path, witness, **options):
+    return Ledger.open(path, witness=Witness(witness), **options)
 
 
 def test_an_old_copy_is_refused(tmp_path):
@@ -453,8 +454,8 @@ def test_an_old_copy_is_refused(tmp_path):
         open_with(path, witness)
     with pytest.raises(LedgerError, match="old copy"):
         verify(path, witness=Witness(witness))
-    with Ledger.open(path, read_only=True) as ledger, pytest.raises(LedgerError, match="old copy"):
-        Witness(witness).adopt(ledger.mark)
+    with pytest.raises(LedgerError, match="old copy"):
+        open_with(path, witness, adopt=True)
 
 
 def test_an_old_copy_from_before_the_run_is_refused(tmp_path):
@@ -483,22 +484,57 @@ def test_two_copies_that_went_apart(tmp_path):
     with pytest.raises(LedgerError, match="another copy of it ran"):
         open_with(tmp_path / "copy" / "ledger.db", witness)
     with pytest.raises(LedgerError, match="another copy of it ran"):
-        Witness(witness).adopt(copy.mark)
+        open_with(tmp_path / "copy" / "ledger.db", witness, adopt=True)
 
 
-def test_a_missing_witness_is_refused_and_can_be_adopted(tmp_path):
+def test_a_ledger_without_a_witness_is_refused_and_can_be_adopted(tmp_path):
     path = filled(tmp_path / "node", 3, witness=Witness(tmp_path / "witness"))
     (tmp_path / "witness").unlink()
     with pytest.raises(LedgerError, match=r"no witness .* ends with row 5.* --adopt"):
         open_with(path, tmp_path / "witness")
     verify(path, witness=Witness(tmp_path / "witness"))  # who only reads needs none
-    with Ledger.open(path, read_only=True) as ledger:
-        chosen = Witness(tmp_path / "witness")
-        chosen.adopt(ledger.mark)
-        chosen.close()
-    with open_with(path, tmp_path / "witness") as ledger:
+    open_with(path, tmp_path / "witness", adopt=True).close()
+    with pytest.raises(LedgerError, match="no witness"):  # nothing was written, so nothing was agreed to
+        open_with(path, tmp_path / "witness")
+    with open_with(path, tmp_path / "witness", adopt=True) as ledger:
+        assert Witness(tmp_path / "witness").read() is None
         fill(ledger, 1, first=3)
-    assert Witness(tmp_path / "witness").read() == ledger.mark
+        assert Witness(tmp_path / "witness").read() == ledger.mark
+    open_with(path, tmp_path / "witness").close()
+
+
+def test_the_witness_is_held_from_the_beginning(tmp_path):
+    """Also where it knows of nothing yet: else a copy could run meanwhile, and be overwritten."""
+    path = filled(tmp_path / "node", 3)
+    shutil.copytree(tmp_path / "node", tmp_path / "copy")
+    Ledger.create(tmp_path / "new.db", identity())
+    shutil.copy(tmp_path / "new.db", tmp_path / "other.db")
+    new = tmp_path / "new.db", tmp_path / "other.db", False
+    for one, other, adopt in ((path, tmp_path / "copy" / "ledger.db", True), new):
+        witness = tmp_path / f"witness of {one.name}"
+        refused = pytest.raises(LedgerError, match="another process uses this witness")
+        with open_with(one, witness, adopt=adopt), refused:
+            open_with(other, witness, adopt=adopt)
+        open_with(other, witness, adopt=adopt).close()
+
+
+def test_a_crash_at_the_first_row_after_an_adoption(tmp_path, monkeypatch):
+    """The row is there and the witness knows nothing of it: all have to agree again, since nothing was sent."""
+    path, witness = filled(tmp_path / "node", 3), tmp_path / "witness"
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    with open_with(path, witness, adopt=True) as ledger, monkeypatch.context() as patch:
+        patch.setattr(Witness, "record", crash)
+        with pytest.raises(KeyboardInterrupt):
+            fill(ledger, 1, first=3)
+    with pytest.raises(LedgerError, match=r"no witness .* ends with row 6"):
+        open_with(path, witness)
+    with open_with(path, witness, adopt=True) as ledger:
+        assert ledger.message(3, 0, 1) == MESSAGE + b"6"
+        fill(ledger, 1, first=4)
+    open_with(path, witness).close()
 
 
 def test_a_witness_that_was_left_behind(tmp_path):
@@ -512,10 +548,10 @@ def test_a_witness_that_was_left_behind(tmp_path):
         fill(ledger, 2, first=2)
     with pytest.raises(LedgerError, match="ran with another witness"):
         open_with(path, witness)
-    with Ledger.open(path, read_only=True) as ledger:
-        chosen = Witness(witness)
-        chosen.adopt(ledger.mark)
-        chosen.close()
+    with open_with(path, witness, adopt=True) as ledger:
+        known = Witness(witness).read()
+        assert known.number == ledger.last.number - 2
+        fill(ledger, 1, first=4)
     open_with(path, witness).close()
 
 
@@ -584,8 +620,9 @@ def test_a_torn_write_leaves_the_slot_before(tmp_path_factory, count, cut, noise
 def test_a_damaged_witness(tmp_path):
     path = filled(tmp_path / "node", 1, witness=Witness(tmp_path / "witness"))
     (tmp_path / "witness").write_bytes(bytes(8192))
-    with pytest.raises(LedgerError, match="damaged"):
-        open_with(path, tmp_path / "witness")
+    for adopt in (False, True):
+        with pytest.raises(LedgerError, match="damaged"):
+            open_with(path, tmp_path / "witness", adopt=adopt)
 
 
 def test_default_witness(tmp_path, monkeypatch):
@@ -668,7 +705,8 @@ CRASHES = """
     import os, random, signal, sys, time
     from pathlib import Path
     from gossamer.net import blobs, ledger as module
-    from gossamer.net.ledger import ALL, Identity, Ledger, Spent
+    from gossamer.net.ledger import Identity, Ledger, Spent
+    from gossamer.net.transport import ALL
     from gossamer.net.witness import Witness
     from gossamer.privacy import Guarantee, Pure
 
@@ -813,6 +851,7 @@ def test_verify_command_with_a_sealed_ledger(tmp_path, invoke):
     assert "sealed" not in invoke("verify", tmp_path / "node", "--key", tmp_path / "key").stdout
     (tmp_path / "key").write_bytes(bytes(31) + b"1")
     assert invoke("verify", tmp_path / "node", "--key", tmp_path / "key").exit_code == 2
+    assert "a file that can be read" in invoke("verify", tmp_path / "node", "--key", tmp_path / "nowhere").stderr
 
 
 def test_show_command(tmp_path, invoke):
@@ -980,5 +1019,8 @@ def test_totals_say_where_units_differ(tmp_path, invoke):
     other = Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,), observer="outsiders")
     one = spend(tmp_path / "1", [Pure(0.3)], source="m", run="r1", promise=PROMISE)
     two = spend(tmp_path / "2", [Pure(0.4)], source="m", run="r2", promise=other)
-    assert "do not protect the same" in invoke("total", one, two).stdout
-    assert "do not protect the same" not in invoke("total", one).stdout
+    elsewhere = spend(tmp_path / "3", [Pure(0.4)], source="n", run="r3", promise=other)
+    Ledger.create(tmp_path / "new.db", identity(source="m"))
+    assert "The runs over m do not protect the same" in invoke("total", one, two).stdout
+    for others in ([], [elsewhere], [tmp_path / "new.db"]):  # over other data, or nothing released
+        assert "do not protect the same" not in invoke("total", one, *others).stdout

@@ -15,19 +15,15 @@ from rich.console import Console
 
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.net.chain import LedgerError, Spent
-from gossamer.net.costs import Cost, added_up, cost_of, own_of
+from gossamer.net.books import Book, checked_book, distinct, open_book, own_witness
+from gossamer.net.chain import Spent
+from gossamer.net.costs import Cost, added_up, cost_of, own_of, units_of
 from gossamer.net.export import Export, export
-from gossamer.net.ledger import Ledger
 from gossamer.net.sealing import Sealer
-from gossamer.net.witness import Witness, default_witness
+from gossamer.net.witness import default_witness
 from gossamer.privacy import compose
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
-
-Book = Ledger | Export
-
-_SQLITE = b"SQLite format 3\0"
 
 ledger = typer.Typer(no_args_is_help=True, help="What nodes have spent: show, verify, total, export.")
 
@@ -41,7 +37,7 @@ def show_ledger(
 ) -> None:
     """Show whose ledger it is, what was promised, and the last rows."""
     with ExitStack() as stack:
-        book = _open(place, stack)
+        book = open_book(place, stack)
         console = Console()
         facts = asdict(book.identity) | {"run": book.run or "has not begun", "rows": f"{book.last.number:,}"}
         rows_of_facts = tuple((name, str(fact)) for name, fact in facts.items())
@@ -77,18 +73,20 @@ def total_ledgers(
     if delta is not None and not 0 <= delta < 1:
         raise ConfigurationError("--delta", delta, "a number from 0 to below 1")
     with ExitStack() as stack:
-        costs = [cost_of(book) for book in _distinct([_open_checked(place, stack) for place in places])]
+        costs = [cost_of(book) for book in distinct([checked_book(place, stack) for place in places])]
     show(Console(), totals(costs, delta), words=True)
-    units = {cost.unit for cost in costs}
-    if len(units) > 1:
-        say(Console(), f"These runs do not protect the same: {'; '.join(sorted(units))}. Their sum holds for none.")
+    for source in sorted({cost.source for cost in costs}):
+        units = units_of(cost for cost in costs if cost.source == source)
+        if len(units) > 1:
+            said = f"The runs over {source} do not protect the same: {'; '.join(units)}. Their sum holds for none."
+            say(Console(), said)
 
 
 @ledger.command("export")
 def export_ledger(place: One, out: Annotated[Path, typer.Option(help="The file to write.")]) -> None:
     """Write the rows as JSON lines: no state, no messages, and no key of the digests."""
     with ExitStack() as stack:
-        book = _open(place, stack)
+        book = open_book(place, stack)
         if isinstance(book, Export):
             raise ConfigurationError("ledger", str(place), "a node's ledger", "this is an exported one already")
         book.verify()
@@ -115,21 +113,6 @@ def totals(costs: Sequence[Cost], delta: float | None = None) -> Table:
 def _sum(costs: Sequence[Cost], delta: float | None) -> tuple[str, str]:
     epsilon, at = added_up(costs, delta)
     return rounded_up(epsilon), rounded_up(at)
-
-
-def _distinct(books: Sequence[Book]) -> list[Book]:
-    """Every run of a learner once: of several copies the longest, where the others are beginnings of it."""
-    longest: dict[tuple[object, ...], Book] = {}
-    for book in sorted(books, key=lambda book: book.last.number):
-        own = (book.identity, book.run) if book.run else (book.path,)
-        shorter = longest.get(own)
-        if shorter and next(book.rows(first=shorter.last.number)).hash != shorter.last.hash:
-            raise LedgerError(
-                f"{shorter.path} and {book.path} are ledgers of the same run and differ at row {shorter.last.number}: "
-                f"two copies of one node ran, and noise may have been used twice."
-            )
-        longest[own] = book
-    return list(longest.values())
 
 
 def _last_rows(book: Book, count: int, delta: float | None) -> Table:
@@ -160,48 +143,28 @@ def _verified(place: Path, sealer: Sealer | None) -> bool:
     """Say what was found; whether nothing was wrong."""
     try:
         with ExitStack() as stack:
-            book = _open_checked(place, stack, sealer)
+            book = checked_book(place, stack, sealer)
             found = f"{place}: {book.last.number:,} rows, chain intact, head {book.last.hash}"
-            typer.echo(found + _extent(book))
+            typer.echo(f"{found} ({_extent(place, book)})")
     except GossamerError as error:
         typer.echo(f"error: {place}: {error}", err=True)
         return False
     return True
 
 
-def _extent(book: Book) -> str:
+def _extent(place: Path, book: Book) -> str:
     """What was checked beside the chain, in words."""
     if isinstance(book, Export):
-        return " (an export: the chain only)"
-    witness = "the witness agrees" if _witness(book).path.exists() else "no witness on this machine"
-    return f" (sealed: no messages, no state; {witness})" if book.locked else f" ({witness})"
+        return "an export: the chain only"
+    witness = own_witness(place, book)
+    place_of = "" if witness.path == default_witness(book.identity.key) else f" in {witness.path.parent}"
+    known = f"the witness{place_of} agrees" if witness.read() else f"no witness{place_of or ' on this machine'}"
+    return f"sealed: no messages, no state; {known}" if book.locked else known
 
 
-def _open(place: Path, stack: ExitStack) -> Book:
-    """A ledger, as it is, or an export, which is checked as it is opened."""
-    path = place / "ledger.db" if place.is_dir() else place
-    if _read(path, len(_SQLITE)) != _SQLITE:
-        return Export(path)
-    return stack.enter_context(Ledger.open(path, read_only=True))
-
-
-def _open_checked(place: Path, stack: ExitStack, sealer: Sealer | None = None) -> Book:
-    """A ledger or an export, checked; a ledger also against its witness."""
-    book = _open(place, stack)
-    if isinstance(book, Ledger):
-        book = stack.enter_context(Ledger.open(book.path, sealer=sealer, witness=_witness(book), read_only=True))
-        book.verify()
-    return book
-
-
-def _witness(book: Ledger) -> Witness:
-    return Witness(default_witness(book.identity.key))
-
-
-def _read(path: Path, size: int = -1) -> bytes:
+def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(size)
+        return path.read_bytes()
     except OSError as error:
         hint = f"the system says: {(error.strerror or 'refused').lower()}"
         raise ConfigurationError("file", str(path), "a file that can be read", hint) from None

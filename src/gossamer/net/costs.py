@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from gossamer.net.export import Export
 from gossamer.net.ledger import Ledger
-from gossamer.privacy import Loss, compose
+from gossamer.privacy import Guarantee, Loss, compose
 from gossamer.privacy.accounting import sampler_share
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ class Cost(NamedTuple):
         loss: of all its mechanisms together; None without a guarantee.
         delta: where its epsilon is stated.
         error: how far its noise is from the exact law at most.
-        unit: what is protected.
+        unit: what is protected, and from whom; empty before the first release.
     """
 
     source: str
@@ -59,12 +59,27 @@ def cost_of(book: Ledger | Export) -> Cost:
     run = book.run or "has not begun"
     if promise is None or book.last.exchange < 0:
         return Cost(identity.source, run, identity.learner, compose([]), 0.0, 0.0, "")
-    unit = f"{promise.unit} ({promise.per}), observer {promise.observer}"
+    unit = unit_of(promise)
     if not promise.losses:
         return Cost(identity.source, run, identity.learner, None, 1.0, 0.0, unit)
     spent = [one.loss for one in book.last.spent] or [own_of(promise.losses, identity.learner)]
     loss, delta = compose(spent), own_of(promise.deltas, identity.learner)
     return Cost(identity.source, run, identity.learner, loss, delta, promise.sampler_error, unit)
+
+
+def unit_of(promise: Guarantee) -> str:
+    """What a guarantee protects, and from whom: only where these are the same do losses add up.
+
+    >>> from gossamer.privacy import Pure
+    >>> unit_of(Guarantee("proven", losses=(Pure(0.5),), deltas=(0.0,)))
+    'one sample of one learner (occurrence), observer peers'
+    """
+    return f"{promise.unit} ({promise.per}), observer {promise.observer}"
+
+
+def units_of(costs: Iterable[Cost]) -> list[str]:
+    """What these runs protect; those that have released nothing protect nothing."""
+    return sorted({cost.unit for cost in costs if cost.unit})
 
 
 def own_of(each: Sequence[T], learner: int) -> T:

@@ -151,5 +151,8 @@ def hold(path: Path) -> int:
         lock(file)
     except BlockingIOError:
         os.close(file)
-        raise NetworkError(f"{path.parent}: another process runs on this directory. Stop it first.") from None
+        raise NetworkError(
+            f"{path.parent}: another process runs on this directory, or on one that counts its cost (`earlier`). "
+            f"Stop it first."
+        ) from None
     return file

@@ -13,20 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.agreed import prepared
+from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
+from gossamer.net.agreed import key_fingerprint, prepared, promise_of
 from gossamer.net.board import Board
-from gossamer.net.costs import Cost, cost_of
+from gossamer.net.books import Book, book_file, checked_book, distinct, is_ledger
+from gossamer.net.correspondence import Pace
+from gossamer.net.costs import Cost, cost_of, unit_of
+from gossamer.net.database import hold
 from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.followed import FollowedFile
 from gossamer.net.ledger import Ledger
-from gossamer.net.node import Node, Pace
+from gossamer.net.node import Node
 from gossamer.net.packing import require_net
 from gossamer.net.sealing import Sealer
 from gossamer.net.serve import Endpoint
-from gossamer.net.sources import FollowedFile, Source, StandardInput, from_iterable
-from gossamer.net.witness import Witness, default_witness, old_copy
+from gossamer.net.sources import Source, StandardInput, from_iterable
+from gossamer.net.witness import witness_of
 from gossamer.net.zenoh_link import ZenohTransport
-from gossamer.privacy import Budget
+from gossamer.privacy import Budget, Guarantee
 from gossamer.problems import Problem
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
@@ -84,17 +88,19 @@ def launch(
         data: samples, instead of those that the settings name: a file, "-" for standard input, or an iterable of pairs
             (x, y), with None where there is nothing now.
         exchanges: after how many to end, instead of what the settings say.
-        state_key: a file with the 32 bytes that the state is encrypted with.
+        state_key: a file with the 32 bytes that state, messages and noise key are encrypted with.
         adopt: accept a directory that this machine has never seen: one that was moved here. Then all neighbours must
-            agree that they hold nothing later from it.
+            agree that they hold nothing later from it, before anything is released or the witness learns of it.
         new_data: nothing on standard input was used before a restart.
     """
     require_net()
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
-    key, link, earlier = directory.key(), directory.link(settings), _earlier(directory.path, settings)
+    sealer = _sealer(settings, state_key)
+    key, link = directory.key(sealer), directory.link(settings)
     board = Board(ready.problem, ready.guarantee, settings.learner)
     with ExitStack() as stack:
-        ledger = stack.enter_context(_ledger(directory, settings, state_key, adopt, kept_rows(ready, len(link.peers))))
+        earlier = _earlier(directory.path, settings, key, promise_of(ready, settings.empty), stack)
+        ledger = stack.enter_context(_ledger(directory, settings, sealer, adopt, kept_rows(ready, len(link.peers))))
         node = Node(
             ready,
             settings.learner,
@@ -113,6 +119,8 @@ def launch(
         if settings.http:
             endpoint = stack.enter_context(_endpoint(board, settings.http))
             board.log("serving", host=endpoint.host, port=endpoint.port)
+        if sealer is not None:
+            directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
         return Running(node, stack.pop_all())
 
 
@@ -147,57 +155,71 @@ class _Faults:
             opened.write(fault + "\n")
 
 
-def _ledger(directory: NodeDirectory, settings: Settings, state_key: Path | None, adopt: bool, keep: int) -> Ledger:
-    if settings.sealed != (state_key is not None):
-        given = "none" if state_key is None else str(state_key)
-        allowed = "a file with 32 bytes, where node.toml says sealed = true, and only there"
-        raise ConfigurationError("--state-key", given, allowed)
+def _sealer(settings: Settings, file: Path | None) -> Sealer | None:
+    allowed = "a file with 32 bytes, where node.toml says sealed = true, and only there"
+    if settings.sealed != (file is not None):
+        raise ConfigurationError("--state-key", "none" if file is None else str(file), allowed)
+    if file is not None and not file.is_file():
+        raise ConfigurationError("--state-key", str(file), allowed)
+    return None if file is None else Sealer(file.read_bytes())
+
+
+def _ledger(directory: NodeDirectory, settings: Settings, sealer: Sealer | None, adopt: bool, keep: int) -> Ledger:
     with Ledger.open(directory.ledger, read_only=True) as known:
         if known.identity.source != settings.source or known.identity.network != settings.network:
             hint = "they were settled when the ledger was made; set them back"
             raise PrivacyError.of("node.toml", "another network or source", "those of its ledger", hint)
-        witness = _witness(directory, settings, known.identity.key)
         if adopt:
             known.verify()
-            _adopt(witness, known)
-    return Ledger.open(directory.ledger, sealer=_sealer(state_key), witness=witness, keep=keep)
+        witness = witness_of(directory.path, settings.witness, known.identity.key)
+    return Ledger.open(directory.ledger, sealer=sealer, witness=witness, keep=keep, adopt=adopt)
 
 
-def _witness(directory: NodeDirectory, settings: Settings, key: str) -> Witness:
-    return Witness(directory.path / settings.witness / key if settings.witness else default_witness(key))
+def _earlier(directory: Path, settings: Settings, key: bytes, promise: Guarantee, stack: ExitStack) -> list[Cost]:
+    """What earlier runs over the same data cost, by their ledgers; none of them can go on until the stack is closed."""
+    if settings.earlier and settings.budget is None:
+        hint = "what earlier runs cost counts towards it"
+        raise ConfigurationError("earlier", list(settings.earlier), "none without a [budget] in node.toml", hint)
+    files = {book_file(directory / path).resolve(): path for path in settings.earlier}
+    with ExitStack() as opened:
+        books = []
+        for file, path in files.items():
+            if is_ledger(file):
+                stack.callback(os.close, _held(file, path))
+            books.append(checked_book(directory / path, opened))
+            _require_comparable(books[-1], path, settings.source, key, promise)
+        return [cost_of(book) for book in distinct(books)]
 
 
-def _adopt(witness: Witness, known: Ledger) -> None:
-    """Let the witness accept a ledger that was moved here, unless it saw another one go on from the same rows."""
-    before = witness.read()
-    at = None if before is None else next(known.rows(first=before.number), None)
-    if before is not None and (at is None or at.hash != before.hash):
-        raise old_copy(before, known.mark)
-    witness.adopt(known.mark)
-    witness.close()
+def _held(ledger: Path, path: str) -> int:
+    """The lock of an earlier ledger, so that its node cannot spend more meanwhile."""
+    try:
+        return hold(ledger.with_suffix(".lock"))
+    except NetworkError:
+        raise NetworkError(
+            f"earlier: {path} is in use: its node runs, or another node counts what it has cost. It must not spend "
+            f"more while this node runs. Stop the other one first."
+        ) from None
+    except OSError as error:
+        hint = f"the system says: {(error.strerror or 'refused').lower()}. Once that run is over, an export will do"
+        allowed = "a ledger that can be locked, so that its node cannot spend more while this one runs"
+        raise ConfigurationError("earlier", path, allowed, hint) from None
 
 
-def _sealer(file: Path | None) -> Sealer | None:
-    if file is not None and not file.is_file():
-        raise ConfigurationError("--state-key", str(file), "a file with 32 bytes")
-    return None if file is None else Sealer(file.read_bytes())
-
-
-def _earlier(directory: Path, settings: Settings) -> list[Cost]:
-    """What earlier runs over the same data cost, by their ledgers."""
-    costs = []
-    for path in settings.earlier:
-        place = directory / path
-        with Ledger.open(place / "ledger.db" if place.is_dir() else place, read_only=True) as ledger:
-            ledger.verify()
-            if ledger.identity.source != settings.source:
-                raise ConfigurationError("earlier", path, f"runs over the same source, {settings.source!r}")
-            costs.append(cost_of(ledger))
-    return costs
+def _require_comparable(book: Book, path: str, source: str, key: bytes, promise: Guarantee) -> None:
+    """Refuse what cannot be added to this run: it would be another sum than that of these data."""
+    if book.identity.source != source:
+        raise ConfigurationError("earlier", path, f"runs over the same source, {source!r}")
+    if book.identity.key == key_fingerprint(key):
+        raise ConfigurationError("earlier", path, "other runs than this one", "what it has spent counts by itself")
+    unit = cost_of(book).unit
+    if unit and unit != unit_of(promise):
+        hint = f"it protects {unit}; losses of different guarantees do not add up"
+        raise ConfigurationError("earlier", path, f"runs that protect {unit_of(promise)}", hint)
 
 
 def _endpoint(board: Board, address: str) -> AbstractContextManager[Endpoint]:
     host, _, port = address.rpartition(":")
-    if not port.isdigit():
+    if not host or not port.isdecimal():
         raise ConfigurationError("http", address, "host:port", "try 127.0.0.1:8400")
     return closing(Endpoint(board, host=host, port=int(port)))

@@ -42,13 +42,11 @@ from gossamer.net.database import (
 )
 from gossamer.net.packing import require_net
 from gossamer.net.sealing import Sealer
+from gossamer.net.transport import ALL
 from gossamer.net.witness import Mark, Witness, old_copy, sync_directory
 from gossamer.privacy import Guarantee
 
-__all__ = ["ALL", "Identity", "Ledger", "LedgerError", "Row", "Spent"]
-
-ALL = -1
-"""The receiver that stands for all."""
+__all__ = ["Identity", "Ledger", "LedgerError", "Row", "Spent"]
 
 Sends = Literal["release", "gossip"]
 
@@ -103,6 +101,7 @@ class Ledger:
         witness: Witness | None = None,
         keep: int = 1024,
         read_only: bool = False,
+        adopt: bool = False,
     ) -> Ledger:
         """Open a ledger.
 
@@ -113,10 +112,14 @@ class Ledger:
             witness: knows the last row; the ledger keeps it up to date and closes it.
             keep: of so many rows the messages are kept, to be sent again.
             read_only: also while a node runs on it; everything read is from one moment.
+            adopt: accept a ledger that goes on from what the witness knows, or of which it knows nothing: one that was
+                moved here. The witness learns of it with the first row that is written.
         """
-        return cls(path, sealer, witness, check_count("keep", keep), read_only)
+        return cls(path, sealer, witness, check_count("keep", keep), read_only, adopt)
 
-    def __init__(self, path: Path, sealer: Sealer | None, witness: Witness | None, keep: int, read_only: bool) -> None:
+    def __init__(
+        self, path: Path, sealer: Sealer | None, witness: Witness | None, keep: int, read_only: bool, adopt: bool
+    ) -> None:
         self.path, self._sealer, self._witness = path.resolve(), sealer, witness
         self._keep, self._read_only = keep, read_only
         self._turn = threading.RLock()
@@ -135,7 +138,7 @@ class Ledger:
             self._load()
             if not read_only:
                 flush_log(self.path)
-            self._check_witness(known)
+            self._check_witness(known, adopt)
             if not read_only:
                 self._last_state()  # nothing is wiped because of a row that somebody changed
                 self._blobs.wipe()
@@ -439,12 +442,12 @@ class Ledger:
 
     # Inside
 
-    def _check_witness(self, known: Mark | None) -> None:
+    def _check_witness(self, known: Mark | None, adopt: bool) -> None:
         if self._witness is None:
             return
-        last = self.mark
+        last, accepted = self.mark, self._read_only or adopt
         if known is None:
-            if self.run and not self._read_only:
+            if self.run and not accepted:
                 raise LedgerError(
                     f"{self._witness.path}: there is no witness for a ledger whose run has begun (it ends with row "
                     f"{last.number}): it may be an old copy, and going on would use the same noise twice. If you moved "
@@ -453,8 +456,8 @@ class Ledger:
             return
         at = self._row(f"WHERE number = {known.number}")
         if at is None or at.hash != known.hash:
-            raise old_copy(known, last)
-        if self._read_only or known == last:
+            raise old_copy(self.path, known, last)
+        if accepted or known == last:
             return
         if known.number < last.number - 1:
             raise LedgerError(

@@ -1,13 +1,15 @@
-"""Encryption at rest: what a ledger keeps of raw data, unreadable without a key that lies elsewhere."""
+"""Encryption at rest: raw data of a ledger, and the noise key, unreadable without a key that lies elsewhere."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.net.witness import sync_directory
 from gossamer.privacy.keystream import check_key
 
-_NONCE = 12
+_NONCE, _KEY = 12, 32
 
 
 class Sealer:
@@ -51,3 +53,44 @@ class Sealer:
                 f"{about} cannot be unsealed: it was sealed with another key, or changed since. "
                 f"Give the key that the ledger was begun with."
             ) from None
+
+
+def read_key(file: Path, sealer: Sealer | None) -> bytes:
+    """The key of 32 bytes in a file, which may hold it as it is or sealed."""
+    data = file.read_bytes()
+    if len(data) == _KEY:
+        return data
+    if sealer is None:
+        raise PrivacyError(
+            f"key: {file} is sealed or damaged. Allowed: the 32 bytes themselves, or the key that sealed them: "
+            f"start the node with --state-key, and with sealed = true in node.toml."
+        )
+    return sealer.unseal(data, file.name)
+
+
+def seal_key(file: Path, sealer: Sealer) -> None:
+    """Replace a key in a file by its sealed form, unless it is sealed already; a crash leaves the one or the other.
+
+    The bytes in clear are overwritten when the sealed ones are on disk. A disk may still hold copies of them.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "noise.key"
+    ...     _ = file.write_bytes(bytes(range(32)))
+    ...     seal_key(file, Sealer(bytes(32)))
+    ...     bytes(range(32)) in file.read_bytes(), read_key(file, Sealer(bytes(32))) == bytes(range(32))
+    (False, True)
+    """
+    with file.open("r+b", buffering=0) as clear:
+        key = clear.read()
+        if len(key) != _KEY:
+            return
+        unfinished = file.with_name(f"{file.name}.new")
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", buffering=0) as sealed:
+            sealed.write(sealer.seal(key, file.name))
+            os.fsync(sealed.fileno())
+        unfinished.replace(file)
+        sync_directory(file.parent)
+        clear.seek(0)
+        clear.write(bytes(_KEY))
+        os.fsync(clear.fileno())

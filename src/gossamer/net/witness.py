@@ -9,11 +9,12 @@ import hashlib
 import os
 import re
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from gossamer.errors import ConfigurationError
-from gossamer.net.chain import LedgerError
+from gossamer.net.chain import FIRST, LedgerError
 
 _MAGIC = b"gossamer witness"
 _RECORD = struct.Struct("<16sQQ32s")  # magic, turn, number, hash; a checksum follows
@@ -26,6 +27,9 @@ class Mark(NamedTuple):
 
     number: int
     hash: str
+
+
+_NOTHING = Mark(0, FIRST)  # a file that is there to be held, and knows of no row yet
 
 
 class Witness:
@@ -51,14 +55,16 @@ class Witness:
         self._turn = 0
 
     def hold(self) -> None:
-        """Keep every other process from using this witness until `close`; nothing happens where there is no file."""
-        if self._file is None and self.path.exists():
+        """Keep every other process from using this witness until `close`; the file is made where there is none."""
+        if self._file is None:
+            if not self.path.exists():
+                self._create()
             self._file = os.open(self.path, os.O_RDWR)
             self._lock()
             self.read()  # which slot is next
 
     def read(self) -> Mark | None:
-        """The last row on record; None where there is no file. A damaged file is refused."""
+        """The last row on record; None where nothing was recorded yet. A damaged file is refused."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -72,29 +78,15 @@ class Witness:
                 f"directory if you are sure that it is no old copy."
             )
         self._turn, mark = max(found)
-        return mark
+        return None if mark == _NOTHING else mark
 
     def record(self, mark: Mark) -> None:
-        """Write down the last row; it is on disk when this returns. The file is made where there is none."""
-        if self._file is None and not self.path.exists():
-            self._create(mark)
-            return
+        """Write down the last row; it is on disk when this returns."""
         self.hold()
         assert self._file is not None
         self._turn += 1
         os.pwrite(self._file, _pack(self._turn, mark), self._turn % 2 * _SLOT)
         flush(self._file)
-
-    def adopt(self, mark: Mark) -> None:
-        """Accept a ledger that this machine does not know: one that was moved here, and ran nowhere else since.
-
-        Refused where the witness knows of a later row, or of another one with this number: that is an old copy.
-        """
-        known = self.read()
-        if known and (known.number > mark.number or (known.number == mark.number and known != mark)):
-            raise old_copy(known, mark)
-        if known != mark:
-            self.record(mark)
 
     def close(self) -> None:
         """Let other processes use it."""
@@ -102,19 +94,19 @@ class Witness:
             os.close(self._file)
             self._file = None
 
-    def _create(self, mark: Mark) -> None:
-        """Under another name first: a crash leaves a whole file or none."""
+    def _create(self) -> None:
+        """A witness that knows of nothing; under another name first: a crash leaves a whole file or none."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         unfinished = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
-        self._file = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._lock()
-        self._turn = 1
-        os.pwrite(self._file, bytes(2 * _SLOT), 0)
-        os.pwrite(self._file, _pack(self._turn, mark), _SLOT)
-        os.fsync(self._file)
+        file = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            os.link(unfinished, self.path)  # never over a witness that another process made meanwhile
+            os.pwrite(file, bytes(2 * _SLOT), 0)
+            os.pwrite(file, _pack(1, _NOTHING), _SLOT)
+            os.fsync(file)
+            with suppress(FileExistsError):  # another process made it meanwhile: the lock says whose it is
+                os.link(unfinished, self.path)
         finally:
+            os.close(file)
             unfinished.unlink()
         sync_directory(self.path.parent)
 
@@ -139,19 +131,46 @@ def default_witness(name: str) -> Path:
     >>> default_witness("a1b2").parts[-3:]
     ('gossamer', 'witness', 'a1b2')
     """
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name):
-        raise ConfigurationError("witness", name, "up to 128 letters, digits, - and _")
     state = os.environ.get("XDG_STATE_HOME", "")
     base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
-    return base / "gossamer" / "witness" / name
+    return base / "gossamer" / "witness" / _plain(name)
 
 
-def old_copy(known: Mark, last: Mark) -> LedgerError:
+def witness_of(directory: Path, chosen: str, name: str) -> Witness:
+    """The witness of a ledger; refused where it would lie in the directory that it is to tell old copies of.
+
+    Args:
+        directory: where the ledger lies.
+        chosen: the directory that node.toml names, seen from there; "": the default.
+        name: as of `default_witness`.
+
+    >>> witness_of(Path("/nodes/node-0"), "/volume", "a1b2").path.as_posix()
+    '/volume/a1b2'
+    >>> witness_of(Path("/nodes/node-0"), "witness", "a1b2")
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: witness: got 'witness'; allowed: a directory outside of the node's. A copy ...
+    """
+    path = directory / chosen / _plain(name) if chosen else default_witness(name)
+    if path.resolve().is_relative_to(directory.resolve()):
+        hint = "a copy of the node's directory would bring its own witness along"
+        raise ConfigurationError("witness", chosen or str(path), "a directory outside of the node's", hint)
+    return Witness(path)
+
+
+def _plain(name: str) -> str:
+    """A name that leads to no other place."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", name):
+        raise ConfigurationError("witness", name, "up to 128 letters, digits, - and _")
+    return name
+
+
+def old_copy(ledger: Path, known: Mark, last: Mark) -> LedgerError:
     """The error of a ledger that its witness knows better."""
     return LedgerError(
-        f"row {last.number}: the ledger was restored from an old copy, or another copy of it ran: its witness knows of "
-        f"row {known.number} with hash {known.hash[:12]}, the ledger ends with hash {last.hash[:12]}. Going on would "
-        f"use the same noise twice. Make a new directory with a new key (`gossamer network init`)."
+        f"{ledger}: row {last.number}: the ledger was restored from an old copy, or another copy of it ran: its "
+        f"witness knows of row {known.number} with hash {known.hash[:12]}, the ledger ends with hash {last.hash[:12]}. "
+        f"Going on would use the same noise twice. Make a new directory with a new key (`gossamer network init`)."
     )
 
 
