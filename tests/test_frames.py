@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from gossamer.errors import ConfigurationError, NetworkError
-from gossamer.net.frames import REASONS, VERSION, Format, Frame, FrameError, Leaf
+from gossamer.net.frames import LARGEST, REASONS, VERSION, Format, Frame, FrameError, Leaf
 from tests.networks import padded
 
 NETWORK, CONFIG = bytes(range(16)), bytes(range(100, 132))
@@ -267,14 +267,12 @@ def test_range(bad, place):
         FORM.encode(Frame("message", 5, 9, 0, (value, N)))
 
 
-def test_the_largest_number_is_a_setting():
-    form = Format(NETWORK, CONFIG, 300, 3, FIRST, LATER, largest=5.0)
-    same(form.decode(msgpack.packb(changed_integers(-5)), 5), Frame("message", 5, 9, 0, (X, np.array(-5, np.int32))))
-    assert reason_of(msgpack.packb(changed_integers(-6)), form=form) == "range"
-
-
-def changed_integers(number):
-    return [*FULL[:8], [LEAVES[0], ["<i4", [], np.array(number, np.int32).tobytes()]]]
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_number_passes_and_the_next_one_does_not(sign):
+    value = np.full((2, 3), sign * LARGEST, np.float32)
+    same(FORM.decode(FORM.encode(Frame("message", 5, 9, 0, (value, N))), 5), Frame("message", 5, 9, 0, (value, N)))
+    beyond = np.nextafter(value, np.float32(sign * np.inf))
+    assert reason_of(changed(8, [["<f4", [2, 3], beyond.tobytes()], LEAVES[1]])) == "range"
 
 
 def test_messages_of_errors_repeat_no_value():
@@ -313,7 +311,6 @@ def test_encode_refuses_what_decode_would(frame, reason):
         ({"config": "x" * 32}, "config"),
         ({"learners": 0}, "learners"),
         ({"steps": 0}, "steps"),
-        ({"largest": np.inf}, "largest"),
         ({"first": (Leaf("|O", (2,)),)}, "dtype"),
         ({"later": (Leaf("<f4", (-1,)),)}, "shape"),
         ({"later": (Leaf("<f8", (2**30,)),)}, "shape"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import http.client
 import io
 import json
@@ -9,16 +10,20 @@ import math
 import re
 import socket
 import time
+from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from gossamer.errors import ConfigurationError, DataError, NetworkError
+from gossamer.net import board as board_module
 from gossamer.net import serve
 from gossamer.net.board import ALLOWED, DROPS, EVENTS, Board
 from gossamer.net.frames import REASONS
 from gossamer.net.serve import Endpoint
 from gossamer.net.sources import from_iterable
+from gossamer.net.spending import Refusal
 from gossamer.privacy import Guarantee, Pure
 from gossamer.problems import LeastSquares, Logistic, Softmax, small_cnn
 
@@ -78,7 +83,7 @@ def test_counters_and_gauges(board):
     board.count("frames_dropped", reason="size")
     board.set("epsilon_spent", np.float32(0.5))
     board.set("epsilon_spent", math.inf)
-    board.set("released", np.int64(7))
+    board.set("ledger_rows", np.int64(7))
     lines = board.prometheus().splitlines()
     for line in (
         'gossamer_exchanges_total{learner="3"} 3',
@@ -86,8 +91,8 @@ def test_counters_and_gauges(board):
         'gossamer_frames_dropped_total{learner="3",reason="size"} 1',
         'gossamer_frames_dropped_total{learner="3",reason="late"} 0',
         'gossamer_epsilon_spent{learner="3"} +Inf',
-        'gossamer_released{learner="3"} 7',
-        "# TYPE gossamer_released gauge",
+        'gossamer_ledger_rows{learner="3"} 7',
+        "# TYPE gossamer_ledger_rows gauge",
     ):
         assert line in lines
     assert not any(line.startswith("gossamer_horizon") for line in lines)
@@ -107,7 +112,7 @@ def test_the_text_is_what_prometheus_reads(board):
     assert all(re.fullmatch(rf'gossamer_\w+{{learner="3"(,reason="\w+")?}} {number}', line) for line in rest)
 
 
-@pytest.mark.parametrize("name", ["loss", "accuracy", "samples", "regret", "gradient_norm", "released", "Exchanges"])
+@pytest.mark.parametrize("name", ["loss", "accuracy", "samples", "regret", "gradient_norm", "ledger_rows", "Exchanges"])
 def test_what_is_not_on_the_list_is_not_counted(board, name):
     before = board.prometheus()
     with pytest.raises(ConfigurationError, match="metric"):
@@ -128,7 +133,7 @@ def test_only_numbers_are_measured(board, value):
     with pytest.raises(ConfigurationError, match=r"a (finite )?number"):
         board.count("exchanges", value)
     with pytest.raises(ConfigurationError, match="a number"):
-        board.set("released", value)
+        board.set("ledger_rows", value)
 
 
 def test_counters_only_grow(board):
@@ -209,13 +214,13 @@ def test_no_prediction_for_nothing(board):
 
 
 def test_log_lines_are_json(board, logs):
-    board.log("started", run="abc", horizon=None)
-    board.log("budget_used_up", exchange=np.int64(3), epsilon_spent=math.inf)
+    board.log("serving", host="127.0.0.1", port=8400)
+    board.log("budget_used_up", exchange=np.int64(3))
     board.log("frame_dropped", reason="late", sender=1)
     first, second, third = map(json.loads, logs.getvalue().splitlines())
     assert abs(first.pop("time") - time.time()) < 60
-    assert first == {"level": "info", "event": "started", "learner": 3, "run": "abc", "horizon": None}
-    assert (second["exchange"], second["epsilon_spent"]) == (3, "infinity")
+    assert first == {"level": "info", "event": "serving", "learner": 3, "host": "127.0.0.1", "port": 8400}
+    assert second["exchange"] == 3
     assert third["level"] == "warning"
 
 
@@ -228,11 +233,13 @@ def test_standard_error_is_the_default(capsys):
     ("event", "fields"),
     [
         ("sample", {}),
-        ("exchange", {"loss": 0.5}),
-        ("exchange", {"samples": 3}),
-        ("exchange", {"seconds": np.ones(3)}),
-        ("exchange", {"seconds": [1.0]}),
-        ("exchange", {"seconds": math.nan}),
+        ("started", {"loss": 0.5}),
+        ("started", {"samples": 3}),
+        ("started", {"exchange": np.ones(3)}),
+        ("started", {"exchange": [1.0]}),
+        ("started", {"exchange": math.nan}),
+        ("started", {"exchange": math.inf}),
+        ("started", {"exchange": None}),
         ("frame_dropped", {"reason": "bored"}),
         ("refused", {"reason": "x" * 501}),
     ],
@@ -241,6 +248,20 @@ def test_what_is_not_on_the_list_is_not_logged(board, logs, event, fields):
     with pytest.raises(ConfigurationError):
         board.log(event, **fields)
     assert logs.getvalue() == ""
+
+
+def test_the_list_has_what_nodes_log_and_no_more():
+    """By the source: the event, or a variable that holds why a run ended, and the names of the fields."""
+    logged = {}
+    for file in Path(board_module.__file__).parent.glob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text())):
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") in ("log", "_log_seldom"):
+                named = {keyword.arg for keyword in call.keywords}
+                told = call.args[0]
+                events = [told.value] if isinstance(told, ast.Constant) else get_args(Refusal)
+                if None not in named:  # **fields: it hands on what another call has
+                    logged |= dict.fromkeys(events, named)
+    assert logged == {event: set(allowed.fields) for event, allowed in EVENTS.items()}
 
 
 def test_one_line_each_whatever_the_text_has(board, logs):

@@ -107,7 +107,7 @@ def make_algorithm(tables: Mapping[str, Mapping[str, Any]]) -> Algorithm:
     >>> make_algorithm({"problem": problem, "topology": network, "algorithm": {"name": "d_ogd", "step": 0.1}}).learners
     4
     """
-    sections = {name: Section(f"[{name}]", tables[name]) for name in FOR_NODES}
+    sections = _sections(tables, FOR_NODES)
     entry: Entry = sections["algorithm"].pick("name", REGISTRY)
     sections["algorithm"].expect([entry.make], extra=["name"], supplied=["learners", "clients", "experts"])
     maker = sections["problem"].pick("kind", PROBLEMS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -48,30 +49,33 @@ def init(
     period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
     samples: Annotated[int, typer.Option(help="With [data] in the file: samples to write for each node.")] = 1000,
     source: Annotated[
-        str | None, typer.Option(help="What the ledgers call the data; the same for all runs over the same data.")
+        list[str] | None,
+        typer.Option(
+            help="What each node's ledger calls its data, in order: the same for all runs over the same data. "
+            "Given once for all: this name and the node's; default: the directory's name and the node's."
+        ),
     ] = None,
     no_guarantee: Annotated[bool, typer.Option(help="Allow an algorithm without any privacy.")] = False,
 ) -> None:
     """Make a directory for every node: settings, certificate, noise key and ledger."""
     from gossamer.net.agreed import prepared
+    from gossamer.net.correspondence import Pace
     from gossamer.net.directory import init_network
-    from gossamer.net.node import Pace
 
     check_count("--nodes", nodes)
     found = load_for_nodes(algorithm, nodes)
-    hosts = host or ["127.0.0.1"]
-    if len(hosts) not in (1, nodes):
-        raise ConfigurationError("--host", hosts, f"one address, or one for each of {nodes} nodes")
+    hosts = _for_each("--host", host or ["127.0.0.1"], nodes)
+    sources = _for_each("--source", source, nodes, end="/node-{}") if source else None
     ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
     made = init_network(
         directory,
         ready,
         tables=found.tables,
-        hosts=hosts if len(hosts) == nodes else hosts * nodes,
+        hosts=hosts,
         port=port,
         http_port=http_port or None,
         pace=Pace(deadline=deadline, period=period),
-        source=source,
+        sources=sources,
         no_guarantee=no_guarantee,
     )
     console = Console()
@@ -83,6 +87,13 @@ def init(
     if found.stream is None:
         say(console, "Put the samples of each node in its samples.jsonl, or name another file in its node.toml.")
     say(console, f"Keep {directory / 'ca.key'} away from the nodes: whoever has it can take any node's place.")
+
+
+def _for_each(option: str, given: list[str], nodes: int, end: str = "") -> list[str]:
+    """One text for each node: those that were given, or the one for all of them, with an end of its own for each."""
+    if len(given) not in (1, nodes):
+        raise ConfigurationError(option, given, f"one for all, or one for each of {nodes} nodes")
+    return given if len(given) == nodes else [given[0] + end.format(learner) for learner in range(nodes)]
 
 
 def _write_samples(file: Path, stream: Stream, learner: int, steps: int) -> None:
@@ -99,10 +110,12 @@ def _write_samples(file: Path, stream: Stream, learner: int, steps: int) -> None
 def run_node(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A node's directory, made by `network init`.")],
     data: Annotated[
-        str | None, typer.Option(help="Samples, instead of what node.toml says; - : standard input.")
+        str | None, typer.Option(help="A file of samples, instead of what node.toml says; - : standard input.")
     ] = None,
     exchanges: Annotated[int | None, typer.Option(help="End after so many exchanges.")] = None,
-    state_key: Annotated[Path | None, typer.Option(help="32 bytes that the state is encrypted with.")] = None,
+    state_key: Annotated[
+        Path | None, typer.Option(help="A file with 32 bytes, which seal state, messages and noise key.")
+    ] = None,
     adopt: Annotated[
         bool, typer.Option(help="Go on here with a directory that was moved from another machine.")
     ] = False,
@@ -120,7 +133,7 @@ def run_node(
         found,
         settings,
         make_algorithm(found.tables()),
-        data=data,
+        data=data if data in (None, "-") else str(Path(data).absolute()),  # `launch` looks in DIR
         exchanges=exchanges,
         state_key=state_key,
         adopt=adopt,
@@ -201,7 +214,7 @@ def _ask(page: str) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(_fetch(f"http://{page}/healthz"))
         lines = [line for line in _fetch(f"http://{page}/metrics").splitlines() if "reason=" not in line]
-    except OSError:
+    except (OSError, http.client.HTTPException, ValueError):
         return {"state": "no answer"}
     found = {line.partition("{")[0].removeprefix("gossamer_").removesuffix("_total"): line for line in lines}
     numbers = {name: line.rpartition(" ")[2] for name, line in found.items() if not name.startswith("#")}

@@ -60,7 +60,7 @@ ALLOWED: Mapping[str, Metric] = MappingProxyType(
         "neighbours_connected": Metric("gauge", "Neighbours with a live connection."),
         "epsilon_spent": Metric("gauge", "Epsilon spent so far, at the delta spent."),
         "delta_spent": Metric("gauge", "Delta at which the epsilon is stated."),
-        "released": Metric("gauge", "Rows of the ledger."),
+        "ledger_rows": Metric("gauge", "Rows of the ledger, its first two and those of gossip included."),
         "horizon": Metric("gauge", "Steps that the guarantee covers; absent where they are endless."),
         "started_time": Metric("gauge", "When the process started, in seconds since 1970."),
     }
@@ -81,15 +81,15 @@ def _event(level: Literal["info", "warning", "error"], *fields: str) -> Event:
 
 EVENTS: Mapping[str, Event] = MappingProxyType(
     {
-        "started": _event("info", "run", "exchange", "horizon", "state"),
-        "resumed": _event("info", "run", "exchange", "step", "released"),
+        "started": _event("info", "exchange"),
+        "resumed": _event("info", "exchange"),
         "waiting": _event("warning", "answers", "needed"),
-        "frame_dropped": _event("warning", "reason", "sender", "exchange", "step"),
+        "frame_dropped": _event("warning", "reason", "sender"),
         "missing": _event("warning", "sender", "exchange", "step"),
         "given_up": _event("warning", "exchange", "step"),
-        "horizon_used_up": _event("info", "exchange", "horizon"),
-        "budget_used_up": _event("info", "exchange", "epsilon_spent", "delta_spent"),
-        "stopped": _event("info", "exchange", "state"),
+        "horizon_used_up": _event("info", "exchange"),
+        "budget_used_up": _event("info", "exchange"),
+        "stopped": _event("info", "exchange"),
         "refused": _event("error", "reason"),
         "serving": _event("info", "host", "port"),
     }
@@ -244,7 +244,7 @@ class Board:
         for name, value in fields.items():
             _check_field(event, name, value)
         head = {"time": round(time.time(), 3), "level": allowed.level, "event": event, "learner": self.learner}
-        plain = {name: _plain(value) for name, value in fields.items()}
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in fields.items()}
         line = json.dumps(head | plain, allow_nan=False) + "\n"
         stream = self._logs if self._logs is not None else sys.stderr
         with self._log_lock:  # lines of several threads do not mix
@@ -273,20 +273,9 @@ def _check_field(event: str, name: str, value: Any) -> None:
     if event == "frame_dropped" and name == "reason" and value not in DROPS:
         raise ConfigurationError("reason", value, f"one of {', '.join(DROPS)}")
     short = isinstance(value, str) and len(value) <= _LONGEST_TEXT
-    if not (short or value is None or (isinstance(value, numbers.Real) and not math.isnan(value))):
-        allowed = f"a number, None, or a text of at most {_LONGEST_TEXT} characters"
+    if not (short or (isinstance(value, numbers.Real) and math.isfinite(value))):
+        allowed = f"a finite number, or a text of at most {_LONGEST_TEXT} characters"
         raise ConfigurationError(f"{name} of {event}", type(value).__name__, allowed)
-
-
-def _plain(value: Any) -> Any:
-    """A number without NumPy, which JSON does not know; an infinite one, which it does not have, as text.
-
-    >>> _plain(np.float32(0.5)), _plain(math.inf)
-    (0.5, 'infinity')
-    """
-    if isinstance(value, np.generic):
-        value = value.item()
-    return "infinity" if value == math.inf else value
 
 
 def _text(value: float) -> str:

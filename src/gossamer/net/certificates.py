@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from gossamer.errors import ConfigurationError
+from gossamer.net.addresses import without_brackets
 
 LONGEST_NAME = 64
 """Characters that X.509 allows in a common name."""
@@ -75,7 +76,7 @@ class Authority:
 
         Args:
             common_name: who it is, see `common_name`.
-            hosts: IP addresses and host names under which others dial it.
+            hosts: IP addresses, in brackets or not, and host names under which others dial it.
 
         Returns:
             Certificate and private key, both PEM.
@@ -139,7 +140,7 @@ def _alternatives(hosts: Sequence[str]) -> x509.SubjectAlternativeName:
 
 def _alternative(host: str) -> x509.GeneralName:
     try:
-        return x509.IPAddress(ip_address(host))
+        return x509.IPAddress(ip_address(without_brackets(host)))
     except ValueError:
         pass
     try:

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from gossamer.checks import check_count, check_positive
+from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, NetworkError
 
 VERSION = 2
@@ -35,6 +35,9 @@ REASONS: tuple[Reason, ...] = get_args(Reason)
 
 DTYPES = ("<f4", "<f8", "<i4")
 """Types of leaves."""
+
+LARGEST = 2.0**100
+"""Absolute value of any number of a message."""
 
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _FIELDS = 9
@@ -100,7 +103,6 @@ class Format:
         steps: gossip steps of an exchange.
         first: the leaves of messages of step 0.
         later: the leaves of messages of steps 1, 2, ...
-        largest: absolute value of any number.
 
     >>> form = Format(bytes(16), bytes(32), learners=3, steps=1, first=(Leaf("<f4", (2,)),), later=())
     >>> data = form.encode(Frame("message", 2, 0, 0, (np.ones(2, np.float32),)))
@@ -118,7 +120,6 @@ class Format:
     steps: int
     first: tuple[Leaf, ...]
     later: tuple[Leaf, ...]
-    largest: float = 2.0**100
 
     def __post_init__(self) -> None:
         for name, length in (("network", 16), ("config", 32)):
@@ -127,7 +128,6 @@ class Format:
                 raise ConfigurationError(name, type(given).__name__, f"{length} bytes")
         check_count("learners", self.learners, most=2**31)
         check_count("steps", self.steps, most=2**31)
-        check_positive("largest", self.largest)
         for leaf in (*self.first, *self.later):
             _check_leaf(leaf)
 
@@ -180,7 +180,7 @@ class Format:
             value = np.frombuffer(view[place : place + size], leaf.dtype).reshape(leaf.shape)
             if not value.flags.aligned:  # numbers that do not lie on their boundaries are slow to read
                 value = np.frombuffer(data[place : place + size], leaf.dtype).reshape(leaf.shape)
-            self._check_range(value, number)
+            _check_range(value, number)
             values.append(value)
             place += size
         return Frame(kind, sender, exchange, step, tuple(values))
@@ -229,13 +229,8 @@ class Format:
     def _raw(self, value: np.ndarray, leaf: Leaf, number: int) -> memoryview:
         if value.dtype.newbyteorder("<").str != leaf.dtype or value.shape != leaf.shape:
             raise FrameError("shape", f"array {number} is {value.dtype} {value.shape}; it must be {tuple(leaf)}")
-        self._check_range(value, number)
+        _check_range(value, number)
         return np.ascontiguousarray(value, leaf.dtype).reshape(-1).view(np.uint8).data
-
-    def _check_range(self, value: np.ndarray, number: int) -> None:
-        # A NaN makes both of them NaN, which is in no range.
-        if value.size and not (-self.largest <= float(value.min()) and float(value.max()) <= self.largest):
-            raise FrameError("range", f"array {number} has a number that is not finite or above {self.largest:g}")
 
 
 class _Tail:
@@ -268,6 +263,12 @@ class _Tail:
         if found is not None and found != [(*leaf, leaf.size) for leaf in self.leaves]:
             return FrameError("shape", f"its arrays are not the {len(self.leaves)} that belong to its kind and step")
         return FrameError("malformed", "its arrays are not in the one encoding that is allowed")
+
+
+def _check_range(value: np.ndarray, number: int) -> None:
+    # A NaN makes both of them NaN, which is in no range.
+    if value.size and not (float(value.min()) >= -LARGEST and float(value.max()) <= LARGEST):
+        raise FrameError("range", f"array {number} has a number that is not finite or above {LARGEST:g}")
 
 
 def _check_leaf(leaf: Leaf) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, DataError, NetworkError
+from gossamer.net.addresses import without_brackets
 from gossamer.net.board import Board
 from gossamer.net.samples import parse_json
 
@@ -47,7 +48,7 @@ class Endpoint:
     def __init__(self, board: Board, host: str = "127.0.0.1", port: int = 0) -> None:
         check_count("port", port, least=0, most=65535)
         try:
-            self._server = _Server(board, host.removeprefix("[").removesuffix("]"), port)
+            self._server = _Server(board, without_brackets(host), port)
         except OSError as refused:
             hint = "another program may use this port: try port=0, which finds a free one"
             raise ConfigurationError("endpoint", f"{host}:{port} ({refused.strerror})", "a free port", hint) from None

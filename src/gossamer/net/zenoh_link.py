@@ -6,17 +6,17 @@ import atexit
 import json
 import logging
 import re
-import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 from gossamer.errors import ConfigurationError, NetworkError
+from gossamer.net.addresses import check_address
 from gossamer.net.certificates import common_name
+from gossamer.net.packing import require_net
 from gossamer.net.transport import LONGEST_MESSAGE, Receive
 
 _LOG = logging.getLogger(__name__)
@@ -28,10 +28,8 @@ _STALLED_US = 1_000_000  # a peer that takes nothing for this long is cut off, s
 _BATCHES = 16  # of 64 KB that wait to be sent to one peer, the most Zenoh allows: a fifth less work than with 2
 _LEASE_MS = 4000  # a peer that is silent for this long is gone: its machine lost power, or the network broke
 _RETRY = {"period_init_ms": 50, "period_max_ms": 200, "period_increase_factor": 2.0}
-_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(?P<port>[0-9]{1,5})")
 _RUST_PLACE = re.compile(r" at /\S+\.rs:[0-9]+\.?")  # in Zenoh's messages: of no use to the reader
 _CLOSING = 5.0  # seconds that `close` waits for a `receive` that does not return
-_TAG = 24  # hexadecimal digits of chance in the id of a session
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,8 @@ class Files:
         for name in ("authority", "certificate", "key"):
             path = getattr(self, name)
             if not Path(path).is_file():
-                raise ConfigurationError(name, str(path), "a PEM file that exists", "run `gossamer network init`")
+                hint = "bring it back, or make a new network with `gossamer network init`"
+                raise ConfigurationError(name, str(path), "a PEM file that exists", hint)
 
 
 @dataclass(frozen=True)
@@ -63,32 +62,23 @@ class Link:
         network: id of the network, hexadecimal digits.
         learner: its number.
         listen: `host:port` on which it waits for the peers with higher numbers.
-        peers: `host:port` of everybody that it ever hears or speaks to.
-        hears: whose messages it accepts.
-        speaks_to: to whom it sends.
-        tls: its certificate, or None for plain TCP without any authentication, on loop-back only.
-
-    >>> Link("0a1b", 0, "127.0.0.1:7400", {1: "127.0.0.1:7401"}, frozenset({1}), frozenset({1}), tls=None).learner
-    0
+        peers: `host:port` of everybody that it talks with: it hears nobody else, and sends to nobody else.
+        tls: its certificate.
     """
 
     network: str
     learner: int
     listen: str
     peers: Mapping[int, str]
-    hears: frozenset[int]
-    speaks_to: frozenset[int]
-    tls: Files | None
+    tls: Files
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]+", self.network):
             raise ConfigurationError("network", self.network, "lower-case hexadecimal digits")
         if self.learner < 0 or self.learner in self.peers:
             raise ConfigurationError("learner", self.learner, "a number from 0 that is not among the peers")
-        _known("hears", self.hears, self.peers)
-        _known("speaks_to", self.speaks_to, self.peers)
         for address in (self.listen, *self.peers.values()):
-            _check_address(address, encrypted=self.tls is not None)
+            check_address(address)
 
     def key(self, sender: int, receiver: int) -> str:
         """The Zenoh key of everything that one learner sends to another."""
@@ -127,7 +117,9 @@ class ZenohTransport:
         Raises:
             NetworkError: where the address is taken or the certificates cannot be used.
         """
-        zenoh = _import_zenoh()
+        require_net("zenoh")
+        import zenoh
+
         if self._session is not None:
             raise NetworkError("This transport is open already: close it first.")
         config = zenoh.Config()
@@ -141,9 +133,8 @@ class ZenohTransport:
             message = f"Cannot listen on {where}: {reason}. Check that the address is free and the certificates fit."
             raise NetworkError(message) from None
         atexit.register(self.close)  # Python aborts where it ends while a thread waits inside Zenoh
-        for peer in sorted(self._link.hears):
+        for peer in sorted(self._link.peers):
             self._hear(session, peer, receive)
-        for peer in sorted(self._link.speaks_to):
             self._publishers[peer] = session.declare_publisher(
                 self._link.key_to(peer),
                 congestion_control=zenoh.CongestionControl.BLOCK,
@@ -155,15 +146,17 @@ class ZenohTransport:
         """Send to one learner; lost without a word where it is not connected, or this transport is closed.
 
         Raises:
-            NetworkError: for a learner that this one never speaks to, and for a message that is too long.
+            NetworkError: for a learner that is no peer, and for a message that is too long.
         """
-        if receiver not in self._link.speaks_to:
+        if receiver not in self._link.peers:
             raise NetworkError(f"Learner {self._link.learner} does not speak to learner {receiver}.")
         if len(data) > LONGEST_MESSAGE:
             raise NetworkError(f"A message of {len(data)} bytes is too long; allowed: {LONGEST_MESSAGE}.")
         publisher = self._publishers.get(receiver)
         if publisher is not None:
-            with suppress(_import_zenoh().ZError):  # the session was closed meanwhile
+            import zenoh
+
+            with suppress(zenoh.ZError):  # the session was closed meanwhile
                 publisher.put(data)
 
     def close(self) -> None:
@@ -185,16 +178,11 @@ class ZenohTransport:
         """The peers with which there is a connection now, as far as it is known."""
         session = self._session
         links = session.info.links() if session is not None else []
-        return frozenset(peer for link in links if (peer := self._peer(link)) is not None)
-
-    def _peer(self, link: Any) -> int | None:
-        if self._link.tls is not None:
-            return self._names.get(link.auth_identifier or "")
-        peer = int(str(link.zid)[:-_TAG] or "0", 16) - 1
-        return peer if peer in self._link.peers else None
+        return frozenset(self._names[link.auth_identifier] for link in links if link.auth_identifier in self._names)
 
     def _hear(self, session: Any, peer: int, receive: Receive) -> None:
-        zenoh = _import_zenoh()
+        import zenoh
+
         subscriber = session.declare_subscriber(self._link.key_from(peer), zenoh.handlers.FifoChannel(_WAITING))
         thread = Thread(target=_deliver, args=(subscriber.handler, self._link.key_from(peer), peer, receive))
         thread.daemon = True  # a `receive` that hangs must not keep the process alive
@@ -209,32 +197,33 @@ def settings(link: Link) -> dict[str, Any]:
     Nothing is found by multicast or gossip, nothing is forwarded, no shared memory: every message goes over the
     connection between its two learners, and both ends check it against the certificate of the other.
     """
-    protocol = "tcp" if link.tls is None else "tls"
-    dialled = [address for peer, address in sorted(link.peers.items()) if peer < link.learner]
-    base = {
+    # Zenoh looks for what stands before the last colon in the certificate, where an IPv6 address has no brackets.
+    dialled = [re.sub(r"[\[\]]", "", link.peers[peer]) for peer in sorted(link.peers) if peer < link.learner]
+    return {
         "mode": "peer",
-        "id": f"{link.learner + 1:x}{secrets.token_hex(_TAG // 2)}",
         "scouting/multicast/enabled": False,
         "scouting/gossip/enabled": False,
         "open/return_conditions": {"connect_scouted": False, "declares": False},
-        "listen/endpoints": [f"{protocol}/{link.listen}"],
-        "connect/endpoints": [f"{protocol}/{address}" for address in dialled],
+        "listen/endpoints": [f"tls/{link.listen}"],
+        "connect/endpoints": [f"tls/{address}" for address in dialled],
         "connect/timeout_ms": -1,
         "connect/exit_on_failure": False,
         "connect/retry": _RETRY,
         "transport/shared_memory/enabled": False,
-        "transport/link/protocols": [protocol],
+        "transport/link/protocols": ["tls"],
+        "transport/link/tls": _certified(link.tls),
         "transport/link/tx/lease": _LEASE_MS,
         "transport/link/tx/queue/size/data": _BATCHES,
         "transport/link/tx/queue/congestion_control/block/wait_before_close": _STALLED_US,
         "transport/link/rx/max_message_size": LONGEST_MESSAGE + 2**16,
+        "access_control": _access(link),
     }
-    return base if link.tls is None else base | _secured(link, link.tls)
 
 
-def _secured(link: Link, files: Files) -> dict[str, Any]:
+def _certified(files: Files) -> dict[str, Any]:
+    """Both ends of a connection show their certificates."""
     certificate, key = str(files.certificate), str(files.key)
-    tls = {
+    return {
         "root_ca_certificate": str(files.authority),
         "listen_certificate": certificate,
         "listen_private_key": key,
@@ -244,13 +233,12 @@ def _secured(link: Link, files: Files) -> dict[str, Any]:
         "verify_name_on_connect": True,
         "close_link_on_expiration": True,
     }
-    return {"transport/link/tls": tls, "access_control": _access(link)}
 
 
 def _access(link: Link) -> dict[str, Any]:
     """What each peer may do, by the name in its certificate; everything else is denied."""
     rules, subjects, policies = [], [], []
-    for peer in sorted(link.hears | link.speaks_to):
+    for peer in sorted(link.peers):
         allowed = _rules(link, peer)
         rules += allowed
         subjects.append({"id": f"learner {peer}", "cert_common_names": [common_name(link.network, peer)]})
@@ -262,14 +250,12 @@ def _access(link: Link) -> dict[str, Any]:
 
 def _rules(link: Link, peer: int) -> list[dict[str, Any]]:
     """Puts in one direction need the subscription in the other: without it they vanish without a word."""
-    rules = []
-    if peer in link.hears:
-        rules.append(_rule("put", "ingress", link.key_from(peer)))
-        rules.append(_rule("declare_subscriber", "egress", link.key_from(peer)))
-    if peer in link.speaks_to:
-        rules.append(_rule("put", "egress", link.key_to(peer)))
-        rules.append(_rule("declare_subscriber", "ingress", link.key_to(peer)))
-    return rules
+    return [
+        _rule("put", "ingress", link.key_from(peer)),
+        _rule("declare_subscriber", "egress", link.key_from(peer)),
+        _rule("put", "egress", link.key_to(peer)),
+        _rule("declare_subscriber", "ingress", link.key_to(peer)),
+    ]
 
 
 def _rule(message: str, flow: str, key: str) -> dict[str, Any]:
@@ -285,34 +271,3 @@ def _deliver(samples: Iterable[Any], key: str, peer: int, receive: Receive) -> N
             receive(peer, sample.payload.to_bytes())
         except Exception as error:  # this thread must live on, or nothing more is heard from this peer
             _LOG.error("a message of learner %d was lost: %s in receive", peer, type(error).__name__)
-
-
-def _known(field: str, learners: frozenset[int], peers: Mapping[int, str]) -> None:
-    unknown = sorted(learners - peers.keys())
-    if unknown:
-        raise ConfigurationError(field, unknown, "learners with an address in `peers`")
-
-
-def _check_address(address: str, *, encrypted: bool) -> None:
-    match = _ADDRESS.fullmatch(address)
-    if not match or not 1 <= int(match["port"]) <= 65535:
-        raise ConfigurationError("address", address, "host:port", 'try "127.0.0.1:7400"')
-    if not encrypted and not _is_loopback(match["host"].strip("[]")):
-        hint = "give the certificate of the learner as `tls`"
-        raise ConfigurationError("address", address, "without TLS, an address on loop-back", hint)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _import_zenoh() -> Any:
-    try:
-        import zenoh
-    except ImportError:
-        hint = "pip install gossamer[net]"
-        raise ConfigurationError("transport", "no zenoh", "an installed eclipse-zenoh", hint) from None
-    return zenoh
