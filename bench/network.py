@@ -241,9 +241,7 @@ def loopback_links(peers: Mapping[int, frozenset[int]], folder: Path) -> list[Li
             learner,
             addresses[learner],
             {peer: addresses[peer] for peer in others},
-            hears=others,
-            speaks_to=others,
-            tls=_certify(authority, learner, folder),
+            _certify(authority, learner, folder),
         )
         for learner, others in peers.items()
     ]
@@ -280,7 +278,7 @@ class _Player:
     def __init__(self, link: Link, size: int) -> None:
         self._link, self._transport = link, ZenohTransport(link)
         self._body = bytes(size - HEADER)
-        self._arrived = dict.fromkeys(link.hears, -1)
+        self._arrived = dict.fromkeys(link.peers, -1)
         self._change = threading.Condition()
         self._transport.open(self._receive)
         _connect(self._transport, link)
@@ -297,7 +295,7 @@ class _Player:
         """Send one number and wait for those of all peers; False where time ran out."""
         data = number.to_bytes(HEADER, "big") + self._body
         while time.monotonic() < end:
-            for peer in self._link.speaks_to:
+            for peer in self._link.peers:
                 self._transport.send(peer, data)
             with self._change:
                 if self._change.wait_for(lambda: self._complete(number), RESEND):

@@ -39,10 +39,11 @@ from gossamer.errors import GossamerError
 from gossamer.net import blobs
 from gossamer.net.agreed import block_at, config_digest, key_fingerprint, noise_of, prepared
 from gossamer.net.board import Board
+from gossamer.net.correspondence import Pace
 from gossamer.net.frames import Frame, Kind
 from gossamer.net.inbox import Position
 from gossamer.net.ledger import Identity, Ledger, Row
-from gossamer.net.node import Node, Pace
+from gossamer.net.node import Node
 from gossamer.net.sealing import Sealer
 from gossamer.net.sources import from_iterable
 from gossamer.net.transport import Receive
@@ -213,19 +214,23 @@ class FatalTransport(ZenohTransport):
             self.fuse.at("between sends")
         super().send(receiver, data)
         self._reached.add(receiver)
-        if first and self._reached == self._link.speaks_to:
+        if first and self._reached == self._link.peers.keys():
             self.fuse.at("after sending")
 
 
 class Recomputing(Node):
     """A control: after a crash it learns from what has come meanwhile, and speaks again with the same noise."""
 
-    def _send_again(self, position: Position) -> None:
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._post.send_again = self._compute_again  # type: ignore[method-assign]
+
+    def _compute_again(self, position: Position) -> None:
         block = self._next_block(position.exchange)
         again, _ = self._me.release(self._state, block, position.exchange, self._gossip)
         for values in again.outgoing(self._around.at(position.exchange))[0].values():
-            for receiver in self._neighbours:
-                self._put(receiver, self._format.encode(Frame("message", self.learner, *position, values)))
+            for receiver in self._post.neighbours:
+                self._post.send(receiver, self._format.encode(Frame("message", self.learner, *position, values)))
 
 
 class Hasty(Node):
@@ -235,8 +240,8 @@ class Hasty(Node):
         assert self._gossip is not None
         outgoing, _ = self._gossip.outgoing(self._around.at(position.exchange))
         for values in outgoing.values():
-            for receiver in self._neighbours:
-                self._put(receiver, self._format.encode(Frame("message", self.learner, *position, values)))
+            for receiver in self._post.neighbours:
+                self._post.send(receiver, self._format.encode(Frame("message", self.learner, *position, values)))
         super()._commit_and_send(kind, position)
 
 
@@ -603,7 +608,7 @@ class Trial:
             (Position(exchange, step), receiver)
             for exchange in range(self.exchanges)
             for step in range(self.algorithm.mixing.steps)
-            for receiver in self.links[VICTIM].speaks_to
+            for receiver in self.links[VICTIM].peers
         }
         assert set(self.book.payloads) == every
         assert not self.book.frames["void"]

@@ -20,9 +20,10 @@ from gossamer.core import Algorithm
 from gossamer.net.agreed import config_digest, key_fingerprint, noise_of
 from gossamer.net.board import Board
 from gossamer.net.certificates import Authority, common_name
+from gossamer.net.correspondence import Pace
 from gossamer.net.ledger import Identity, Ledger
 from gossamer.net.neighbourhood import Neighbourhoods
-from gossamer.net.node import Node, Pace
+from gossamer.net.node import Node
 from gossamer.net.sources import from_iterable
 from gossamer.net.transport import Receive, Transport
 from gossamer.net.zenoh_link import Files, Link, ZenohTransport
@@ -125,8 +126,7 @@ def zenoh_transports(folder: Path, algorithm: Algorithm, network: str = "0" * 32
         hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
         peers = {peer: addresses[peer] for peer in hears | heard_by}
         tls = Files(folder / "ca.pem", *files)
-        link = Link(network, learner, addresses[learner], peers, frozenset(peers), frozenset(peers), tls)
-        made.append(ZenohTransport(link))
+        made.append(ZenohTransport(Link(network, learner, addresses[learner], peers, tls)))
     return made
 
 

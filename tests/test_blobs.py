@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from gossamer.net import blobs, ledger
 from gossamer.net.blobs import LARGE, Space
-from gossamer.net.ledger import ALL, Identity, Ledger, LedgerError
+from gossamer.net.ledger import Identity, Ledger, LedgerError
 from gossamer.net.sealing import Sealer
+from gossamer.net.transport import ALL
 from gossamer.privacy import Guarantee, Pure
 
 KEEP = 3

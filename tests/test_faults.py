@@ -24,12 +24,13 @@ import pytest
 from gossamer import Budget, topology
 from gossamer.core import Algorithm
 from gossamer.net.agreed import block_at, noise_of, prepared
-from gossamer.net.gossip import ALL, Accelerated, Averaging, Gossip, after_step
+from gossamer.net.correspondence import Pace
+from gossamer.net.gossip import Accelerated, Averaging, Gossip, after_step
 from gossamer.net.ledger import Row
 from gossamer.net.neighbourhood import Neighbourhoods
-from gossamer.net.node import Pace
 from gossamer.net.participant import Participant
 from gossamer.net.samples import block_of
+from gossamer.net.transport import ALL
 from gossamer.topology import Topology
 from tests import instances
 from tests.networks import Faults, Hub, Member, repeatable, run_all
@@ -129,18 +130,18 @@ def warm(algorithm: Algorithm) -> None:
 
 def record(member: Member, ran: Ran) -> None:
     """Write down which frames a node looks at, and whose messages each step is made of."""
-    node, gather, handle = member.node, member.node._gather, member.node._handle
+    post, gather, handle = member.node._post, member.node._post.gather, member.node._post._handle
 
     def gathered(position: Any, senders: Any) -> Any:
         arrived = gather(position, senders)
-        ran.used[node.learner, position.exchange, position.step] = set(arrived)
+        ran.used[member.node.learner, position.exchange, position.step] = set(arrived)
         return arrived
 
     def handled(sender: int, data: bytes, arrived: float, wants: Any) -> None:
-        ran.came[node.learner].append(data)
+        ran.came[member.node.learner].append(data)
         handle(sender, data, arrived, wants)
 
-    node._gather, node._handle = gathered, handled  # type: ignore[method-assign]
+    post.gather, post._handle = gathered, handled  # type: ignore[method-assign]
 
 
 EXCHANGES = 40

@@ -34,11 +34,11 @@ from gossamer.cli.config import make_algorithm
 from gossamer.core import Algorithm
 from gossamer.net.agreed import prepared
 from gossamer.net.certificates import Authority, common_name
+from gossamer.net.correspondence import Pace
 from gossamer.net.directory import NodeDirectory
 from gossamer.net.frames import REASONS, VERSION
 from gossamer.net.launch import launch
 from gossamer.net.ledger import LedgerError
-from gossamer.net.node import Pace
 from gossamer.net.transport import Receive, Transport
 from gossamer.net.zenoh_link import Files, Link
 from tests import instances
@@ -298,7 +298,8 @@ def torment(victim: Member, hub: Hub, count: int, left: Fuzzed) -> None:
     """Send broken frames to a node, and check that all it keeps is as before."""
     node, ran = victim.node, Ran([victim], hub, [])
     state, before = kept_by(node), ran.dropped(0)
-    handle, check, broken = node._handle, node._check_seen, [b""]
+    post, broken = node._post, [b""]
+    handle, check = post._handle, post._check_seen
 
     def handled(sender: int, data: bytes, arrived: float, wants: dict[int, Any]) -> None:
         asked: dict[int, Any] = {}
@@ -310,12 +311,12 @@ def torment(victim: Member, hub: Hub, count: int, left: Fuzzed) -> None:
         left.believed += 1
         check(frame)
 
-    node._handle, node._check_seen = handled, checked  # type: ignore[method-assign]
+    post._handle, post._check_seen = handled, checked  # type: ignore[method-assign]
     for sender, data in fuzz(list(hub.sent), count):
         broken[-1] = data
-        node._receive(sender, data)
-        node._look(0.0)
-    node._handle, node._check_seen = handle, check  # type: ignore[method-assign]
+        post.receive(sender, data)
+        post.look(0.0)
+    post._handle, post._check_seen = handle, check  # type: ignore[method-assign]
     left.dropped = {reason: now - before[reason] for reason, now in ran.dropped(0).items()}
     assert kept_by(node) == state
 
@@ -489,7 +490,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
         patch.setenv("XDG_STATE_HOME", home["XDG_STATE_HOME"])
         directory = NodeDirectory(nodes[2])
         third = launch(directory, directory.settings(), make_algorithm(directory.tables()), exchanges=LEAKING)
-    third.node.transport = spy = Recorder(third.node.transport)
+    third.node._post._transport = spy = Recorder(third.node._post._transport)
     started = [start(node, home) for node in nodes[:2]]
     thread = threading.Thread(target=third.run, kwargs={"linger": True})
     thread.start()

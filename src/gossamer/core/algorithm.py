@@ -204,6 +204,8 @@ class Algorithm:
         """
         if self.guarantee.basis == "none":
             raise PrivacyError.of("guarantee", "none", "one that noise can keep", self.guarantee.reason)
+        if self.scales and all(scale.grid for scales in self.scales.values() for scale in scales):
+            return self
         idle = [name for release in self.releases if not release.sensitivities for name in release.scales]
         if idle:
             hint = "choose options without them (gradient_noise=0, or a history that is not sampled)"

@@ -25,14 +25,12 @@ from numpy.typing import NDArray
 
 from gossamer.core import Missing
 from gossamer.net.neighbourhood import Neighbourhood
+from gossamer.net.transport import ALL
 
 Values = tuple[NDArray[Any], ...]
 """The arrays of one message."""
 
 _PIECE = 16_384  # numbers: two pieces of 128 KB are in the second cache
-
-ALL = -1
-"""Stands for every receiver, where all are sent the same."""
 
 
 class Gossip(ABC):

@@ -8,6 +8,9 @@ from typing import Protocol
 LONGEST_MESSAGE = 64 * 2**20
 """Bytes in the longest message."""
 
+ALL = -1
+"""Stands for every receiver, where all are sent the same."""
+
 Receive = Callable[[int, bytes], None]
 """Called with the number of the sender, as the transport authenticated it, and what it sent."""
 
