@@ -42,7 +42,7 @@ from gossamer.net.board import Board
 from gossamer.net.correspondence import Pace
 from gossamer.net.frames import Frame, Kind
 from gossamer.net.inbox import Position
-from gossamer.net.ledger import Identity, Ledger, Row
+from gossamer.net.ledger import Identity, Ledger, LedgerError, Row
 from gossamer.net.node import Node
 from gossamer.net.sealing import Sealer
 from gossamer.net.sources import from_iterable
@@ -543,10 +543,17 @@ class Trial:
         """What the last life ended with."""
         return (self.folder / "error").read_text()
 
-    def begun(self) -> bool:
-        """Whether the victim holds its ledger, and has named its run."""
-        with Ledger.open(self.home / "ledger.db", read_only=True) as ledger:
-            return ledger.run is not None
+    def held(self) -> bool:
+        """Whether the victim has opened its ledger and its witness."""
+        witness = Witness(self.witness)
+        try:
+            if self.witness.exists():
+                witness.hold()
+        except LedgerError:
+            return True
+        finally:
+            witness.close()
+        return False
 
     def rows(self) -> int:
         """How many messages the victim has committed."""

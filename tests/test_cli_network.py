@@ -197,6 +197,8 @@ def test_what_a_program_must_give_for_each_learner(tmp_path: Path, options: dict
         ("label", "lable", "the keys network"),
         ('1 = "127', 'one = "127', "numbers of learners"),
         ("# [budget]\n# epsilon", "[budget]\nepsilonn", "the keys epsilon, delta"),
+        ("# [budget]\n# epsilon = 1.0\n# delta", "[budget]\ndelta", "an epsilon"),
+        ('1 = "', '01 = "', "numbers of learners"),
         ("learner = 0", 'learner = "0"', "learner: got '0'; allowed: a whole number"),
         ("learner = 0", "learner = true", "learner: got True; allowed: a whole number"),
         ("earlier = []", 'earlier = "../old"', "earlier: got '../old'; allowed: a list, each entry a text"),

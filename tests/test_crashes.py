@@ -81,7 +81,7 @@ def test_an_old_copy_is_refused(nursery: Nursery, tmp_path: Path) -> None:
 def test_a_second_process_is_refused(nursery: Nursery, tmp_path: Path) -> None:
     trial = Trial(nursery, tmp_path / "trial", "pd_ogd", exchanges=1)  # nobody else is there: it waits for them
     child = nursery.start(trial.next_life(Plan()))
-    while not trial.begun():
+    while not trial.held():
         time.sleep(0.05)
     copy = trial.copy("copy")
     with pytest.raises(NetworkError, match="another process runs on this directory"):

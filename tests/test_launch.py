@@ -136,7 +136,7 @@ def test_a_directory_that_was_moved_here_is_adopted(tmp_path: Path, monkeypatch:
     assert go(node, 3) == "finished"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other machine"))
     for _ in range(2):
-        with pytest.raises(LedgerError, match=r"no witness .* --adopt"):
+        with pytest.raises(LedgerError, match=r"witness knows nothing .* --adopt"):
             try_out(node)
         try_out(node, adopt=True)  # nobody has agreed yet, so nothing is remembered
     assert go(node, 5, adopt=True) == "finished"
@@ -173,20 +173,37 @@ def test_a_damaged_witness_is_not_adopted_over(tmp_path: Path) -> None:
         try_out(node, adopt=True)
 
 
-def test_what_a_neighbour_refused_is_not_accepted_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither with --adopt again, nor without it."""
+@pytest.mark.parametrize("played", [0, 2])
+def test_what_a_neighbour_refused_is_not_accepted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, played: int
+) -> None:
+    """Neither with --adopt again, nor, where it had begun, without it."""
     algorithm = private(topology.complete(2))
     made = init_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK)
-    run_together(made, 2, algorithm)
+    if played:
+        run_together(made, played, algorithm)
     shutil.copytree(made[0].path, tmp_path / "old")
     run_together(made, 5, algorithm)
     neighbour, old = opened(made[1], 5, algorithm), NodeDirectory(tmp_path / "old")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other machine"))
+    holds = "neighbour 1 holds a message"
     with lingering(neighbour):
-        for adopt, why in ((True, "neighbour 1 holds a message"), (False, "no witness"), (True, "neighbour 1 holds")):
+        for adopt, why in ((True, holds), (False, "witness knows nothing" if played else holds), (True, holds)):
             with pytest.raises(LedgerError, match=why):
                 go(old, 9, algorithm, adopt=adopt)
-    assert rows(old) == 4
+    assert rows(old) == (4 if played else 1)
+    assert default_of(old).read() is None
+
+
+def test_a_run_that_has_ended_is_adopted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be released any more, so nobody has to agree."""
+    algorithm = private(topology.isolated(1), horizon=2)
+    node = alone(tmp_path / "net", algorithm)
+    assert go(node, 9, algorithm) == "exhausted"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other machine"))
+    with pytest.raises(LedgerError, match="--adopt"):
+        go(node, 9, algorithm)
+    assert go(node, 9, algorithm, adopt=True) == go(node, 9, algorithm) == "exhausted"
 
 
 def test_all_neighbours_must_agree_to_an_adoption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,6 +379,26 @@ def test_sealing_overwrites_the_bytes_in_clear_and_happens_once(tmp_path: Path) 
     assert file.read_bytes() == sealed
 
 
+def test_a_key_that_cannot_be_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that refuses is told; a file that is sealed already is not written."""
+    node, key, file = sealed_node(tmp_path)
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(PrivacyError, match=r"noise.key cannot be replaced .*No space left"):
+            seal_key(node.path / "noise.key", Sealer(STATE_KEY))
+    assert (node.path / "noise.key").read_bytes() == key
+    (node.path / "noise.key.new").chmod(0o644)  # what a crash left
+    go(node, 2, state_key=file)
+    assert (node.path / "noise.key").stat().st_mode & 0o077 == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["gossamer.net.sealing"], "_replace", full)
+        assert go(node, 4, state_key=file) == "finished"
+
+
 def test_a_key_that_is_gone_or_open_to_others(tmp_path: Path) -> None:
     node = alone(tmp_path / "net")
     file = node.path / "noise.key"
@@ -515,7 +552,32 @@ def test_an_earlier_run_cannot_go_on_meanwhile(tmp_path: Path) -> None:
     assert go(one, 4) == "finished"
 
 
+def test_no_copy_of_an_earlier_run_can_go_on_meanwhile(tmp_path: Path) -> None:
+    one = alone(tmp_path / "one")
+    go(one, 2)
+    shutil.copytree(one.path, tmp_path / "archive")
+    node = after(tmp_path / "net", "../../archive", "../../one/node-0", budget=9.0)
+    try_out(node)  # the same run twice
+    say(node, 'earlier = ["../../archive"]')
+    running = opened(node)
+    with pytest.raises(LedgerError, match="another process uses this witness"):
+        go(one, 4)
+    running.opened.close()
+    assert go(one, 4) == "finished"
+
+
 # The rest of what is opened
+
+
+@pytest.mark.parametrize("peers", ['1 = "127.0.0.1:7401"', '1 = "127.0.0.1:1"\n2 = "127.0.0.1:2"\n3 = "127.0.0.1:3"'])
+def test_peers_that_are_not_the_neighbours_are_refused(tmp_path: Path, peers: str) -> None:
+    algorithm = private(topology.complete(3))
+    node, *_ = init_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3)
+    file = node.path / "node.toml"
+    file.write_text(file.read_text().partition("[peers]")[0] + f"[peers]\n{peers}\n")
+    with pytest.raises(ConfigurationError, match=r"neighbours of learner 0, \[1, 2\]"):
+        try_out(node, algorithm)
+    assert rows(node) == 1
 
 
 def test_standard_input_after_a_restart_needs_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

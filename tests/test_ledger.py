@@ -128,8 +128,8 @@ def test_before_the_run_begins(tmp_path):
 def test_the_end(tmp_path):
     with begun(tmp_path) as ledger:
         fill(ledger, 2)
-        assert ledger.finish(b"last").kind == "end"
-        for later in (lambda: fill(ledger, 1, first=2), lambda: ledger.finish(b"again")):
+        assert ledger.finish(b"last", "horizon_used_up").kind == "end"
+        for later in (lambda: fill(ledger, 1, first=2), lambda: ledger.finish(b"again", "again")):
             with pytest.raises(PrivacyError, match="has ended"):
                 later()
     with Ledger.open(tmp_path / "ledger.db") as ledger:
@@ -404,7 +404,7 @@ def test_one_process_only(tmp_path):
             reader.verify()
             assert (reader.last.number, ledger.last.number) == (5, 7)
             with pytest.raises(PrivacyError, match="reading only"):
-                reader.finish(b"")
+                reader.finish(b"", "it ends")
     Ledger.open(tmp_path / "ledger.db").close()
 
 
@@ -490,11 +490,11 @@ def test_two_copies_that_went_apart(tmp_path):
 def test_a_ledger_without_a_witness_is_refused_and_can_be_adopted(tmp_path):
     path = filled(tmp_path / "node", 3, witness=Witness(tmp_path / "witness"))
     (tmp_path / "witness").unlink()
-    with pytest.raises(LedgerError, match=r"no witness .* ends with row 5.* --adopt"):
+    with pytest.raises(LedgerError, match=r"witness knows nothing .* ends with row 5.* --adopt"):
         open_with(path, tmp_path / "witness")
     verify(path, witness=Witness(tmp_path / "witness"))  # who only reads needs none
     open_with(path, tmp_path / "witness", adopt=True).close()
-    with pytest.raises(LedgerError, match="no witness"):  # nothing was written, so nothing was agreed to
+    with pytest.raises(LedgerError, match="witness knows nothing"):  # nothing was written, so nothing was agreed to
         open_with(path, tmp_path / "witness")
     with open_with(path, tmp_path / "witness", adopt=True) as ledger:
         assert Witness(tmp_path / "witness").read() is None
@@ -529,7 +529,7 @@ def test_a_crash_at_the_first_row_after_an_adoption(tmp_path, monkeypatch):
         patch.setattr(Witness, "record", crash)
         with pytest.raises(KeyboardInterrupt):
             fill(ledger, 1, first=3)
-    with pytest.raises(LedgerError, match=r"no witness .* ends with row 6"):
+    with pytest.raises(LedgerError, match=r"witness knows nothing .* ends with row 6"):
         open_with(path, witness)
     with open_with(path, witness, adopt=True) as ledger:
         assert ledger.message(3, 0, 1) == MESSAGE + b"6"
@@ -557,7 +557,7 @@ def test_a_witness_that_was_left_behind(tmp_path):
 
 def test_a_run_that_has_begun_without_a_witness_is_a_copy(tmp_path):
     begun(tmp_path / "node").close()
-    with pytest.raises(LedgerError, match="no witness for a ledger whose run has begun"):
+    with pytest.raises(LedgerError, match="witness knows nothing of a ledger whose run has begun"):
         open_with(tmp_path / "node" / "ledger.db", tmp_path / "witness")
 
 

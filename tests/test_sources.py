@@ -173,6 +173,17 @@ def test_a_file_is_compared_with_some_of_what_was_read(tmp_path, monkeypatch):
         source.take(5)
 
 
+def test_a_header_that_is_too_long_is_refused(tmp_path, monkeypatch):
+    """Else nobody would know which column is the label."""
+    monkeypatch.setattr(followed, "LONGEST_LINE", 64)
+    path = tmp_path / "a.csv"
+    path.write_text("y," + "x" * 99 + ",b\n1,2.0,3.0\n0,5.0,1.0\n")
+    source = FollowedFile(path, LeastSquares(2))
+    for _ in range(2):
+        with pytest.raises(DataError, match="a header of more than 64 bytes"):
+            source.take(5)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_another_header_is_refused(tmp_path, monkeypatch, restarted):
     monkeypatch.setattr(followed, "_COMPARED", 6)  # so that the header is beyond

@@ -22,7 +22,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.net import zenoh_link
-from gossamer.net.addresses import address_of, check_address
+from gossamer.net.addresses import address_of, parts_of
 from gossamer.net.certificates import Authority, common_name
 from gossamer.net.zenoh_link import LONGEST_MESSAGE, Files, Link, ZenohTransport
 
@@ -445,7 +445,7 @@ def test_bad_links_are_refused(changed: dict[str, Any], field: str, files: dict[
 
 @pytest.mark.parametrize("address", ["[::1]:7401", "localhost:1", "node-1.example:65535", "10.0.0.7:7400", "3com:80"])
 def test_addresses(address: str) -> None:
-    check_address(address)
+    parts_of(address)
     host, _, port = address.rpartition(":")
     assert address_of(host, int(port)) == address
     assert address_of(host.strip("[]"), int(port)) == address
@@ -462,7 +462,7 @@ def test_addresses(address: str) -> None:
 )
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(ConfigurationError, match="address"):
-        check_address(address)
+        parts_of(address)
 
 
 def test_missing_files_are_refused(files: dict[int | str, Files]) -> None:

@@ -183,6 +183,7 @@ class Algorithm:
         found = {}
         for release in self.releases:
             position = exchanges * self._per_exchange(release)
+            release.mechanism.require(position)
             counted = release.mechanism.horizon if exchanges and self.others_release else position
             loss = release.spent(counted, learner % len(release.deltas))
             found[", ".join(release.scales)] = (position, loss)

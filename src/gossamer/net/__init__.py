@@ -7,7 +7,7 @@ from gossamer.net.correspondence import Pace
 from gossamer.net.directory import NodeDirectory, Settings, init_network
 from gossamer.net.followed import FollowedFile
 from gossamer.net.frames import Format, Frame, FrameError
-from gossamer.net.launch import Running, launch
+from gossamer.net.launch import Running, launch, limit_arenas
 from gossamer.net.ledger import Identity, Ledger, LedgerError, Row, Spent
 from gossamer.net.node import Node
 from gossamer.net.sealing import Sealer
@@ -47,5 +47,6 @@ __all__ = [
     "from_iterable",
     "init_network",
     "launch",
+    "limit_arenas",
     "prepared",
 ]

@@ -23,16 +23,22 @@ def address_of(host: str, port: int) -> str:
     """
     bare = without_brackets(host)
     address = f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
-    check_address(address)
+    parts_of(address)
     return address
 
 
-def check_address(address: str) -> None:
-    """Refuse what is no address."""
+def parts_of(address: str, *, field: str = "address", least_port: int = 1) -> tuple[str, int]:
+    """Host, without brackets, and port; refused where it is no address.
+
+    >>> parts_of("[::1]:7400")
+    ('::1', 7400)
+    """
     match = _ADDRESS.fullmatch(address)
-    if not match or not _is_host(match["host"]) or not 1 <= int(match["port"]) <= 65535:
-        allowed = "host:port, with a name, an IPv4 address or an IPv6 address in brackets, and a port from 1 to 65535"
-        raise ConfigurationError("address", address, allowed, 'try "127.0.0.1:7400"')
+    if not match or not _is_host(match["host"]) or not least_port <= int(match["port"]) <= 65535:
+        hosts = "a name, an IPv4 address or an IPv6 address in brackets"
+        allowed = f"host:port, with {hosts}, and a port from {least_port} to 65535"
+        raise ConfigurationError(field, address, allowed, 'try "127.0.0.1:7400"')
+    return without_brackets(match["host"]), int(match["port"])
 
 
 def without_brackets(host: str) -> str:

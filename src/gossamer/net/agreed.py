@@ -23,6 +23,9 @@ from gossamer.topology import AcceleratedGossip, Topology
 Empty = Literal["silent", "wait"]
 """What a node does where no sample has come: it speaks with a zero gradient, or waits, which shows when they come."""
 
+BLIND = Assumption("when samples come, and whether they can be used, tells nothing")
+"""What a node that waits for samples assumes."""
+
 _LATEST = 2**62
 _ROUNDINGS = 2**25
 
@@ -71,9 +74,8 @@ def promise_of(algorithm: Algorithm, empty: Empty) -> Guarantee:
     promise = algorithm.guarantee
     if empty == "silent" or promise.basis == "none":
         return promise
-    blind = Assumption("when samples come, and whether they can be used, tells nothing")
     basis = "heuristic" if promise.basis == "proven" else promise.basis
-    made = replace(promise, basis=basis, assumptions=(*promise.assumptions, blind))
+    made = replace(promise, basis=basis, assumptions=(*promise.assumptions, BLIND))
     return made.because("the node waits for samples, so its neighbours see when they come")
 
 

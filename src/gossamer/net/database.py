@@ -16,7 +16,7 @@ from gossamer.net.chain import FIRST, Identity, LedgerError, Row, decode_spent, 
 from gossamer.net.witness import lock
 
 _APPLICATION = 0x476F7373  # "Goss": tells a ledger from other databases
-_VERSION = 2
+_VERSION = 3
 _RECEIVERS = 1 << 24
 _LOG_BYTES = 1 << 22  # of the log that stays: it holds earlier states until they are written over
 _COLUMNS = "number, time, kind, exchange, step, run, spent, bytes, message, state, note, previous, hash"

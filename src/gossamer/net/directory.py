@@ -107,7 +107,7 @@ class Settings:
         for name, kind in get_type_hints(Settings).items():
             if not _fits(getattr(self, name), kind):
                 raise ConfigurationError(f"node.toml {name}", getattr(self, name), _in_words(kind))
-        numbers = [number for number in self.peers if not number.isdecimal()]
+        numbers = [number for number in self.peers if not (number.isdecimal() and str(int(number)) == number)]
         if numbers:
             raise ConfigurationError("node.toml [peers]", numbers[0], "numbers of learners, each with its address")
         for name, table, maker in (("pace", self.pace, Pace), ("budget", self.budget or {}, Budget)):
@@ -115,6 +115,8 @@ class Settings:
             for key in table:
                 if key not in known:
                     raise ConfigurationError(f"node.toml [{name}]", key, f"the keys {', '.join(known)}")
+        if self.budget is not None and "epsilon" not in self.budget:
+            raise ConfigurationError("node.toml [budget]", dict(self.budget), "an epsilon, and a delta if you like")
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ class FollowedFile:
     ) -> None:
         self._path, self._problem, self._label, self._faults = Path(path), problem, label, faults
         self._kind = _kind_of(self._path, kind)
-        self._header, self._column = b"", -1  # of CSV: its first line, and where the label is in it
+        self._header: bytes | None = None  # of CSV: its first line,
+        self._column = -1  # and where the label is in it
         self._mark, self._since, self._digest = 0, 0, b""  # where the next line begins; what was read before it
 
     @property
@@ -110,7 +111,11 @@ class FollowedFile:
         if self._kind == "jsonl":
             return b""
         found = _next_line(file)
-        return None if found is None else found[0] or b""
+        if found is None:
+            return None
+        if found[0] is None:
+            raise DataError(f"{self._path.name}: a header of more than {LONGEST_LINE:,} bytes")
+        return found[0]
 
     def _check(self, file: BinaryIO, header: bytes | None) -> None:
         """Refuse a file in which header and lines before the mark are not those that were read."""

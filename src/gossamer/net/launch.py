@@ -6,23 +6,23 @@ import ctypes
 import gc
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
-from gossamer.net.agreed import key_fingerprint, prepared, promise_of
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.net.addresses import parts_of
+from gossamer.net.agreed import prepared, promise_of
 from gossamer.net.board import Board
-from gossamer.net.books import Book, book_file, checked_book, distinct, is_ledger
 from gossamer.net.correspondence import Pace
-from gossamer.net.costs import Cost, cost_of, unit_of
-from gossamer.net.database import hold
 from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.earlier import earlier_costs
 from gossamer.net.followed import FollowedFile
 from gossamer.net.ledger import Ledger
+from gossamer.net.neighbourhood import Neighbourhoods
 from gossamer.net.node import Node
 from gossamer.net.packing import require_net
 from gossamer.net.sealing import Sealer
@@ -30,8 +30,9 @@ from gossamer.net.serve import Endpoint
 from gossamer.net.sources import Source, StandardInput, from_iterable
 from gossamer.net.witness import witness_of
 from gossamer.net.zenoh_link import ZenohTransport
-from gossamer.privacy import Budget, Guarantee
+from gossamer.privacy import Budget
 from gossamer.problems import Problem
+from gossamer.topology import Topology
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
 _LONGEST_LOG = 2**20
@@ -97,9 +98,10 @@ def launch(
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
     sealer = _sealer(settings, state_key)
     key, link = directory.key(sealer), directory.link(settings)
+    _require_neighbours(ready, settings.learner, link.peers)
     board = Board(ready.problem, ready.guarantee, settings.learner)
     with ExitStack() as stack:
-        earlier = _earlier(directory.path, settings, key, promise_of(ready, settings.empty), stack)
+        earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
         ledger = stack.enter_context(_ledger(directory, settings, sealer, adopt, kept_rows(ready, len(link.peers))))
         node = Node(
             ready,
@@ -114,7 +116,6 @@ def launch(
             budget=None if settings.budget is None else Budget(**settings.budget),
             earlier=earlier,
             empty=settings.empty,
-            careful=adopt,
         )
         if settings.http:
             endpoint = stack.enter_context(_endpoint(board, settings.http))
@@ -122,6 +123,14 @@ def launch(
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
         return Running(node, stack.pop_all())
+
+
+def _require_neighbours(algorithm: Algorithm, learner: int, peers: Collection[int]) -> None:
+    if isinstance(algorithm.topology, Topology):
+        hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
+        if set(peers) != hears | heard_by:
+            allowed = f"the neighbours of learner {learner}, {sorted(hears | heard_by)}, each with its address"
+            raise ConfigurationError("node.toml [peers]", sorted(peers), allowed)
 
 
 def kept_rows(algorithm: Algorithm, neighbours: int) -> int:
@@ -175,51 +184,6 @@ def _ledger(directory: NodeDirectory, settings: Settings, sealer: Sealer | None,
     return Ledger.open(directory.ledger, sealer=sealer, witness=witness, keep=keep, adopt=adopt)
 
 
-def _earlier(directory: Path, settings: Settings, key: bytes, promise: Guarantee, stack: ExitStack) -> list[Cost]:
-    """What earlier runs over the same data cost, by their ledgers; none of them can go on until the stack is closed."""
-    if settings.earlier and settings.budget is None:
-        hint = "what earlier runs cost counts towards it"
-        raise ConfigurationError("earlier", list(settings.earlier), "none without a [budget] in node.toml", hint)
-    files = {book_file(directory / path).resolve(): path for path in settings.earlier}
-    with ExitStack() as opened:
-        books = []
-        for file, path in files.items():
-            if is_ledger(file):
-                stack.callback(os.close, _held(file, path))
-            books.append(checked_book(directory / path, opened))
-            _require_comparable(books[-1], path, settings.source, key, promise)
-        return [cost_of(book) for book in distinct(books)]
-
-
-def _held(ledger: Path, path: str) -> int:
-    """The lock of an earlier ledger, so that its node cannot spend more meanwhile."""
-    try:
-        return hold(ledger.with_suffix(".lock"))
-    except NetworkError:
-        raise NetworkError(
-            f"earlier: {path} is in use: its node runs, or another node counts what it has cost. It must not spend "
-            f"more while this node runs. Stop the other one first."
-        ) from None
-    except OSError as error:
-        hint = f"the system says: {(error.strerror or 'refused').lower()}. Once that run is over, an export will do"
-        allowed = "a ledger that can be locked, so that its node cannot spend more while this one runs"
-        raise ConfigurationError("earlier", path, allowed, hint) from None
-
-
-def _require_comparable(book: Book, path: str, source: str, key: bytes, promise: Guarantee) -> None:
-    """Refuse what cannot be added to this run: it would be another sum than that of these data."""
-    if book.identity.source != source:
-        raise ConfigurationError("earlier", path, f"runs over the same source, {source!r}")
-    if book.identity.key == key_fingerprint(key):
-        raise ConfigurationError("earlier", path, "other runs than this one", "what it has spent counts by itself")
-    unit = cost_of(book).unit
-    if unit and unit != unit_of(promise):
-        hint = f"it protects {unit}; losses of different guarantees do not add up"
-        raise ConfigurationError("earlier", path, f"runs that protect {unit_of(promise)}", hint)
-
-
 def _endpoint(board: Board, address: str) -> AbstractContextManager[Endpoint]:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ConfigurationError("http", address, "host:port", "try 127.0.0.1:8400")
-    return closing(Endpoint(board, host=host, port=int(port)))
+    host, port = parts_of(address, field="http", least_port=0)
+    return closing(Endpoint(board, host=host, port=port))

@@ -63,6 +63,7 @@ class Ledger:
         identity: what the ledger belongs to.
         last: the last row.
         sealed: whether state and messages are encrypted.
+        adopted: whether it was moved here, so that nobody but neighbours can tell that it is no old copy.
 
     >>> import tempfile
     >>> from gossamer.privacy import Pure
@@ -121,7 +122,7 @@ class Ledger:
         self, path: Path, sealer: Sealer | None, witness: Witness | None, keep: int, read_only: bool, adopt: bool
     ) -> None:
         self.path, self._sealer, self._witness = path.resolve(), sealer, witness
-        self._keep, self._read_only = keep, read_only
+        self._keep, self._read_only, self.adopted = keep, read_only, adopt
         self._turn = threading.RLock()
         self._broken = False
         self._salt = b""
@@ -138,7 +139,7 @@ class Ledger:
             self._load()
             if not read_only:
                 flush_log(self.path)
-            self._check_witness(known, adopt)
+            self._check_witness(known)
             if not read_only:
                 self._last_state()  # nothing is wiped because of a row that somebody changed
                 self._blobs.wipe()
@@ -270,7 +271,7 @@ class Ledger:
                 del self._numbers[next(iter(self._numbers))]
             return row
 
-    def finish(self, state: bytes, why: str = "") -> Row:
+    def finish(self, state: bytes, why: str) -> Row:
         """Write down the last state, and why it is the last; nothing is sent, and nothing can be committed after it."""
         _require_bytes(state)
         with self._turn:
@@ -442,24 +443,23 @@ class Ledger:
 
     # Inside
 
-    def _check_witness(self, known: Mark | None, adopt: bool) -> None:
+    def _check_witness(self, known: Mark | None) -> None:
         if self._witness is None:
             return
-        last, accepted = self.mark, self._read_only or adopt
-        if known is None:
-            if self.run and not accepted:
-                raise LedgerError(
-                    f"{self._witness.path}: there is no witness for a ledger whose run has begun (it ends with row "
-                    f"{last.number}): it may be an old copy, and going on would use the same noise twice. If you moved "
-                    f"the directory here and nothing ran on it since, adopt it: gossamer node DIR --adopt."
-                )
-            return
-        at = self._row(f"WHERE number = {known.number}")
-        if at is None or at.hash != known.hash:
+        last = self.mark
+        at = None if known is None else self._row(f"WHERE number = {known.number}")
+        if known is not None and (at is None or at.hash != known.hash):
             raise old_copy(self.path, known, last)
-        if accepted or known == last:
+        moved = self.adopted and not self.ended  # neighbours must agree first: the next row will be recorded
+        if self._read_only or self.run is None or known == last or moved:
             return
-        if known.number < last.number - 1:
+        if known is None and not self.adopted:
+            raise LedgerError(
+                f"{self._witness.path}: the witness knows nothing of a ledger whose run has begun (it ends with row "
+                f"{last.number}): it may be an old copy, and going on would use the same noise twice. If you moved "
+                f"the directory here and nothing ran on it since, adopt it: gossamer node DIR --adopt."
+            )
+        if known is not None and known.number < last.number - 1 and not self.adopted:
             raise LedgerError(
                 f"{self._witness.path}: the witness ends at row {known.number}, the ledger at row {last.number}: the "
                 f"node ran with another witness. If nothing else ran on it, adopt it: gossamer node DIR --adopt."

@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,16 @@ from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
 from gossamer.net import packing
-from gossamer.net.agreed import Empty, block_at, config_digest, frame_format, key_fingerprint, noise_of, promise_of
+from gossamer.net.agreed import (
+    BLIND,
+    Empty,
+    block_at,
+    config_digest,
+    frame_format,
+    key_fingerprint,
+    noise_of,
+    promise_of,
+)
 from gossamer.net.board import Board
 from gossamer.net.correspondence import Correspondence, Pace, StopError
 from gossamer.net.costs import Cost
@@ -41,8 +50,6 @@ from gossamer.problems import Block
 from gossamer.topology import Topology
 
 _LONGEST_REASON = 500
-_LOGGED_EVERY = 1.0  # seconds
-_MOST_DEADLINES = 10  # after which a neighbour is no longer waited for, though it answers
 
 
 class Node:
@@ -52,7 +59,8 @@ class Node:
         algorithm: as `prepared` made it.
         learner: the learner's number.
         key: 32 secret bytes, of which all its noise is made.
-        ledger: open, and of this network, learner, configuration and key.
+        ledger: open, and of this network, learner, configuration and key. After a restart one neighbour that hears this
+            learner must have said that it holds nothing later, and all of them where the ledger was adopted.
         transport: to the neighbours.
         source: of its samples.
         board: where it shows what may be seen.
@@ -61,8 +69,6 @@ class Node:
         budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
         earlier: what earlier runs over the same data have cost.
         empty: where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when they come.
-        careful: release nothing after a restart until every neighbour has said what it holds from this learner, and
-            not only one of them.
         play: called with every exchange and the decision that is played in it.
     """
 
@@ -81,11 +87,14 @@ class Node:
         budget: Budget | None = None,
         earlier: Sequence[Cost] = (),
         empty: Empty = "silent",
-        careful: bool = False,
         play: Callable[[int, NDArray[np.float32]], None] | None = None,
     ) -> None:
         check_choice("empty", empty, Empty)
+        promise = promise_of(algorithm, empty)
         _require_same(ledger.identity, algorithm, learner, key)
+        if ledger.promise is not None and (BLIND in ledger.promise.assumptions) != (BLIND in promise.assumptions):
+            hint = "a run waits for samples from its beginning, or never"
+            raise PrivacyError.of("empty", empty, "what it was when the run began", hint)
         self._silent = zero_rows_are_silent(algorithm.problem)
         if empty == "silent" and not self._silent:
             hint = "in this model a sample without features has a gradient"
@@ -93,7 +102,7 @@ class Node:
         self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
         self.ledger, self.source, self.board = ledger, source, board
         self._key, self._spending = key, Spending(algorithm, learner, budget, earlier)
-        self._empty, self._careful, self._play = empty, careful, play
+        self._empty, self._play = empty, play
         self._me = Participant(algorithm, learner)
         assert isinstance(algorithm.topology, Topology)  # Participant refuses others
         self._around = Neighbourhoods(algorithm.topology, learner)
@@ -113,7 +122,7 @@ class Node:
         self._gossip: Gossip | None = None
         self._state: State = None
         self._next_begins = 0.0
-        board.guarantee = promise_of(algorithm, empty)
+        board.guarantee = promise
         board.set("started_time", time.time())
         if algorithm.guarantee.horizon is not None:
             board.set("horizon", algorithm.guarantee.horizon)
@@ -126,7 +135,7 @@ class Node:
         """Exchange until the end; `linger`: then answer neighbours that ask, until `stop`."""
         self._post.open()
         try:
-            self._resume()
+            self._begin()
             self._exchange_all()
             while linger:
                 self._post.look(1.0)
@@ -142,25 +151,29 @@ class Node:
 
     # The protocol.
 
-    def _resume(self) -> None:
-        """The state that the ledger holds, with what it had sent sent again; or a fresh start."""
-        if self.ledger.run is None:
-            self.ledger.begin(secrets.token_hex(16), self.board.guarantee)
-        assert self.ledger.run is not None
-        promise = self.ledger.promise
-        if promise is None or promise.assumptions != self.board.guarantee.assumptions:
-            hint = "set `empty` back to what it was"
-            raise PrivacyError.of("guarantee", "other assumptions", "those that the run was begun with", hint)
-        self._me.noise = noise_of(self.algorithm, self._key, self.ledger.run)
+    def _begin(self) -> None:
+        """Go on from what the ledger holds, or begin."""
         self._me.warm_up()
         stored = self.ledger.state()
         if stored is None:
-            self._state = self._me.start()
-            self.board.log("started", exchange=0)
-            self._post.greet(self.pace.patience, answers=len(self._post.hearers) if self._careful else 0)
-            self.board.state = "running"
-            return
-        facts, last = packing.unpack(stored), self.ledger.last
+            self._begin_run()
+        else:
+            self._resume(packing.unpack(stored))
+
+    def _begin_run(self) -> None:
+        """Name the run when neighbours have had time to say that they know another one."""
+        self.board.log("started", exchange=0)
+        self._post.greet(self.pace.patience, answers=len(self._post.hearers) if self.ledger.adopted else 0)
+        if self.ledger.run is None:
+            self.ledger.begin(secrets.token_hex(16), self.board.guarantee)
+        self._use_noise()
+        self._state = self._me.start()
+        self.board.state = "running"
+
+    def _resume(self, facts: dict[str, Any]) -> None:
+        """The state that the ledger holds, and what it had sent sent again."""
+        self._use_noise()
+        last = self.ledger.last
         self._post.committed = Position(last.exchange, last.step)
         steps = sorted({facts["step"], max(facts["step"], last.step - 1), last.step})
         sent = [self._sent(Position(last.exchange, step)) for step in steps]
@@ -174,11 +187,15 @@ class Node:
             return
         self.source.resume(facts["mark"])
         everybody = len(self._post.hearers)
-        self._post.greet(self.pace.deadline, answers=everybody if self._careful else min(1, everybody))
+        self._post.greet(self.pace.deadline, answers=everybody if self.ledger.adopted else min(1, everybody))
         self.board.state = "running"
         if not facts["heard"]:
             self._post.send_again(self._post.committed)
             self._finish(self._post.committed)
+
+    def _use_noise(self) -> None:
+        assert self.ledger.run is not None
+        self._me.noise = noise_of(self.algorithm, self._key, self.ledger.run)
 
     def _exchange_all(self) -> None:
         while True:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from gossamer.net.frames import Leaf
 from gossamer.net.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
 from gossamer.net.needed import needed_leaves
 from gossamer.net.samples import label_type
-from gossamer.privacy import NoiseSource
+from gossamer.privacy import NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
 from gossamer.topology import AcceleratedGossip, Pair, Topology, spoken
 from gossamer.topology.mixing import Gossip as PlainGossip
@@ -55,6 +55,13 @@ class _Chunk(NamedTuple):
     first: int
     public: Mapping[str, NDArray[np.float32]]
     noise: Mapping[str, NDArray[np.float32]]
+
+
+class _Silence:
+    """Draws of the right shapes, for programs to be compiled with."""
+
+    def draw(self, name: str, spec: NoiseSpec, scales: Sequence[Scale], start: int, stop: int) -> NDArray[np.float32]:
+        return np.zeros((len(scales), stop - start, *spec.shape), np.float32)
 
 
 class Participant:
@@ -106,9 +113,10 @@ class Participant:
         return _start(self.algorithm.learner, jnp.asarray(self.learner))
 
     def warm_up(self) -> None:
-        """Compile everything, so that no neighbour has to wait for it: one exchange of which nothing stays."""
-        gossip, state = self.release(self.start(), self._blank(), 0)
-        self.decide(self.listen(state, gossip), 0)
+        """Compile everything, so that no neighbour has to wait for it: one exchange of another one, without noise."""
+        other = Participant(self.algorithm, self.learner, _Silence())
+        gossip, state = other.release(other.start(), other._blank(), 0)
+        other.decide(other.listen(state, gossip), 0)
 
     def decide(self, state: State, exchange: int) -> NDArray[np.float32]:
         """What is played until this exchange speaks."""

@@ -81,16 +81,27 @@ def seal_key(file: Path, sealer: Sealer) -> None:
     ...     bytes(range(32)) in file.read_bytes(), read_key(file, Sealer(bytes(32))) == bytes(range(32))
     (False, True)
     """
-    with file.open("r+b", buffering=0) as clear:
-        key = clear.read()
-        if len(key) != _KEY:
-            return
-        unfinished = file.with_name(f"{file.name}.new")
-        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", buffering=0) as sealed:
-            sealed.write(sealer.seal(key, file.name))
-            os.fsync(sealed.fileno())
+    key = file.read_bytes()
+    if len(key) != _KEY:
+        return
+    try:
+        _replace(file, sealer.seal(key, file.name))
+    except OSError as error:
+        raise PrivacyError(
+            f"key: {file} cannot be replaced by its sealed form ({error.strerror}). Make its directory writable, and "
+            f"start again; nothing was sent."
+        ) from None
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Put data in the place of a file, and zeros where the old bytes lay."""
+    unfinished = file.with_name(f"{file.name}.new")
+    unfinished.unlink(missing_ok=True)  # of a crash
+    with file.open("r+b", buffering=0) as old:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0) as new:
+            new.write(data)
+            os.fsync(new.fileno())
         unfinished.replace(file)
         sync_directory(file.parent)
-        clear.seek(0)
-        clear.write(bytes(_KEY))
-        os.fsync(clear.fileno())
+        old.write(bytes(os.fstat(old.fileno()).st_size))
+        os.fsync(old.fileno())

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Any
 
 from gossamer.errors import ConfigurationError, NetworkError
-from gossamer.net.addresses import check_address
+from gossamer.net.addresses import parts_of
 from gossamer.net.certificates import common_name
 from gossamer.net.packing import require_net
 from gossamer.net.transport import LONGEST_MESSAGE, Receive
@@ -78,7 +78,7 @@ class Link:
         if self.learner < 0 or self.learner in self.peers:
             raise ConfigurationError("learner", self.learner, "a number from 0 that is not among the peers")
         for address in (self.listen, *self.peers.values()):
-            check_address(address)
+            parts_of(address)
 
     def key(self, sender: int, receiver: int) -> str:
         """The Zenoh key of everything that one learner sends to another."""
