@@ -647,7 +647,7 @@ def test_sealed_files_show_nothing(tmp_path):
         assert len(files) > 50_000
         assert SECRET not in files
         assert MESSAGE not in files
-        assert ledger._salt not in files
+        assert ledger._vault._salt not in files
     with Ledger.open(tmp_path / "ledger.db", sealer=sealer) as ledger:
         ledger.verify()
         assert (ledger.state(), ledger.message(4, 0, 1)) == (SECRET + b"7", MESSAGE + b"7")

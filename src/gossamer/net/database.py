@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import NetworkError, PrivacyError
-from gossamer.net import blobs
+from gossamer.net import blobs, vault
 from gossamer.net.chain import FIRST, Identity, LedgerError, Row, decode_spent, encode_spent, unreadable
 from gossamer.net.witness import lock
 
@@ -23,7 +23,6 @@ _COLUMNS = "number, time, kind, exchange, step, run, spent, bytes, message, stat
 _SCHEMA = """
 CREATE TABLE rows (number INTEGER PRIMARY KEY, time INTEGER, kind TEXT, exchange INTEGER, step INTEGER, run TEXT,
     spent TEXT, bytes INTEGER, message TEXT, state TEXT, note TEXT, previous TEXT, hash TEXT);
-CREATE TABLE secret (id INTEGER PRIMARY KEY, sealed INTEGER, salt BLOB);
 """
 
 
@@ -68,7 +67,7 @@ def fill(path: Path, identity: Identity) -> None:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute(f"PRAGMA application_id = {_APPLICATION}")
         database.execute(f"PRAGMA user_version = {_VERSION}")
-        database.executescript(_SCHEMA + blobs.SCHEMA)
+        database.executescript(_SCHEMA + vault.SCHEMA + blobs.SCHEMA)
         insert(database, row)
 
 

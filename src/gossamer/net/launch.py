@@ -86,8 +86,8 @@ def launch(
         directory: of the node.
         settings: what its node.toml says.
         algorithm: what its algorithm.json says.
-        data: samples, instead of those that the settings name: a file, "-" for standard input, or an iterable of pairs
-            (x, y), with None where there is nothing now.
+        data: samples, instead of those that the settings name: a file as seen from the directory, "-" for standard
+            input, or an iterable of pairs (x, y), with None where there is nothing now.
         exchanges: after how many to end, instead of what the settings say.
         state_key: a file with the 32 bytes that state, messages and noise key are encrypted with.
         adopt: accept a directory that this machine has never seen: one that was moved here. Then all neighbours must

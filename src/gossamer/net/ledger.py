@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import os
 import secrets
-import struct
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -40,9 +39,9 @@ from gossamer.net.database import (
     state_place,
     unplace,
 )
-from gossamer.net.packing import require_net
 from gossamer.net.sealing import Sealer
 from gossamer.net.transport import ALL
+from gossamer.net.vault import Vault, about_message, about_state
 from gossamer.net.witness import Mark, Witness, old_copy, sync_directory
 from gossamer.privacy import Guarantee
 
@@ -50,9 +49,7 @@ __all__ = ["Identity", "Ledger", "LedgerError", "Row", "Spent"]
 
 Sends = Literal["release", "gossip"]
 
-_STATE = -2  # what stands for a receiver in the digest of a state
 _FIRST = -(2**63)
-_SALT = 32
 
 
 class Ledger:
@@ -62,7 +59,6 @@ class Ledger:
         path: the database.
         identity: what the ledger belongs to.
         last: the last row.
-        sealed: whether state and messages are encrypted.
         adopted: whether it was moved here, so that nobody but neighbours can tell that it is no old copy.
 
     >>> import tempfile
@@ -125,7 +121,6 @@ class Ledger:
         self._keep, self._read_only, self.adopted = keep, read_only, adopt
         self._turn = threading.RLock()
         self._broken = False
-        self._salt = b""
         if not self.path.is_file():
             hint = "a key without its ledger is never used: make a new directory"
             raise ConfigurationError("ledger", str(path), "a file made by Ledger.create", hint)
@@ -165,31 +160,15 @@ class Ledger:
         self.identity = identity_of(genesis)
         self.last = last
         self._stated = self._row("WHERE state != '' ORDER BY number DESC")
-        self._read_secret()
+        self._vault = Vault(self._database, self.path, self.run, self._sealer, self._read_only)
         query = "SELECT exchange, step, number FROM rows WHERE number >= ? AND message != '' ORDER BY number"
         found = self._database.execute(query, (self._kept("min") or last.number,))
         self._numbers = {(exchange, step): number for exchange, step, number in found}
 
-    def _read_secret(self) -> None:
-        found = self._database.execute("SELECT sealed, salt FROM secret").fetchone()
-        if (found is None) != (self.run is None):
-            raise LedgerError(f"{self.path}: the key of its digests is missing or out of place.")
-        self.sealed = bool(found[0]) if found else self._sealer is not None
-        if self.sealed and self._sealer is None and not self._read_only:
-            hint = "give the sealing key that its run was begun with"
-            raise PrivacyError.of("sealer", None, "a sealer: this ledger is sealed", hint)
-        if self._sealer and not self.sealed:
-            hint = "open it without one, or seal the next run from its beginning"
-            raise PrivacyError.of("sealer", "a sealer", "none: this ledger was begun without", hint)
-        if found and not self.locked:
-            self._salt = self._unsealed(found[1], f"salt of run {self.run}")
-            if len(self._salt) != _SALT:
-                raise LedgerError(f"{self.path}: the key of its digests was changed.")
-
     @property
     def locked(self) -> bool:
         """Whether state and messages are sealed and the key was not given: then only rows can be read."""
-        return self.sealed and self._sealer is None
+        return self._vault.locked
 
     @property
     def run(self) -> str | None:
@@ -223,11 +202,8 @@ class Ledger:
             row = self._next("start", -1, -1, (), run=run, note=promise.to_json())
             if self._witness is not None:
                 self._witness.record(self.mark)  # first: a run that has begun without a witness is a copy
-            salt = secrets.token_bytes(_SALT)
             with self._transaction(row):
-                secret = (int(self._sealer is not None), self._closed(salt, f"salt of run {run}"))
-                self._database.execute("INSERT INTO secret VALUES (1, ?, ?)", secret)
-            self._salt = salt
+                self._vault.begin(self._database, run)
             return row
 
     def commit(
@@ -263,7 +239,9 @@ class Ledger:
             with self._transaction(row):
                 self._blobs.drop(FIRST_MESSAGE, place(row.number - self._keep + 1, ALL) - 1)
                 for who, data in sent:
-                    self._blobs.put(place(row.number, who), self._closed(data, _about(row.run, row.number, who)))
+                    self._blobs.put(
+                        place(row.number, who), self._vault.closed(data, about_message(row.run, row.number, who))
+                    )
                 if state is not None:
                     self._put_state(row, state)
             self._numbers[exchange, step] = row.number
@@ -305,8 +283,8 @@ class Ledger:
             raise PrivacyError(f"{self.path}: a {kind} is refused: {fault}. Nothing was written, nothing may be sent.")
         return row._replace(
             bytes=sum(len(data) for _, data in messages or ()),
-            message="" if messages is None else self._digest(number, messages),
-            state="" if state is None else self._digest(number, [(_STATE, state)]),
+            message="" if messages is None else self._vault.digest(number, messages),
+            state="" if state is None else self._vault.digest_of_state(number, state),
         ).chained()
 
     @contextmanager
@@ -333,7 +311,7 @@ class Ledger:
 
     def _put_state(self, row: Row, state: bytes) -> None:
         self._blobs.drop(_FIRST, FIRST_MESSAGE - 1)
-        self._blobs.put(state_place(row.number), self._closed(state, _about(row.run, row.number)))
+        self._blobs.put(state_place(row.number), self._vault.closed(state, about_state(row.run, row.number)))
 
     # Reading
 
@@ -363,8 +341,8 @@ class Ledger:
         found = self._blobs.get(state_place(row.number)) if row else None
         if row is None or found is None:
             return None
-        state = self._unsealed(found, _about(row.run, row.number))
-        if row.state != self._digest(row.number, [(_STATE, state)]):
+        state = self._vault.opened(found, about_state(row.run, row.number))
+        if row.state != self._vault.digest_of_state(row.number, state):
             raise LedgerError(f"row {row.number}: the stored state is not the one of this row.")
         return state
 
@@ -424,8 +402,8 @@ class Ledger:
             _, who = unplace(at)
             data = self._blobs.get(at)
             assert data is not None
-            sent[who] = self._unsealed(data, _about(row.run, row.number, who))
-        if self._digest(row.number, sent.items()) != row.message:
+            sent[who] = self._vault.opened(data, about_message(row.run, row.number, who))
+        if self._vault.digest(row.number, sent.items()) != row.message:
             raise LedgerError(f"row {row.number}: the stored messages are not those of the row: one was changed.")
         return sent
 
@@ -468,34 +446,6 @@ class Ledger:
 
     def _row(self, where: str) -> Row | None:
         return next(iter(select(self._database, f"{where} LIMIT 1")), None)
-
-    def _digest(self, number: int, parts: Iterable[tuple[int, bytes]]) -> str:
-        """Keyed, so that nobody can try out messages or states; with the number, so that no two can be compared.
-
-        BLAKE3: a megabyte in a fifth of the time of SHA-256, which was a tenth of all that a node does.
-        """
-        require_net("blake3")
-        from blake3 import blake3
-
-        digest = blake3(struct.pack("<Q", number), key=self._salt)
-        for receiver, data in parts:
-            digest.update(struct.pack("<qQ", receiver, len(data)))
-            digest.update(data)
-        return digest.hexdigest()
-
-    def _closed(self, data: bytes, about: str) -> bytes:
-        return self._sealer.seal(data, about) if self._sealer else data
-
-    def _unsealed(self, data: bytes, about: str) -> bytes:
-        if self.locked:
-            raise PrivacyError.of("sealer", None, "a sealer: this ledger is sealed", "give its sealing key")
-        return self._sealer.unseal(data, about) if self._sealer else data
-
-
-def _about(run: str, number: int, receiver: int | None = None) -> str:
-    """What a sealed piece is bound to."""
-    what = "state" if receiver is None else f"message for {receiver}"
-    return f"{what} of row {number} of run {run}"
 
 
 def _require_bytes(data: bytes) -> None:
