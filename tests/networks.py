@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
+import random
 import secrets
 import socket
 import threading
@@ -278,3 +280,24 @@ def padded(fields: list[Any], leaves: list[Any]) -> list[Any]:
         if not leaves or (before - len(leaves[0][2])) % 8 == 0:
             return [*head, leaves]
     raise AssertionError
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for something that happens soon: only a failing test waits so long."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.002)
+
+
+def free_range(count: int) -> int:
+    """The first of so many ports in a row that nobody uses.
+
+    None that the system gives to whoever connects: asking such a port before somebody listens may reach oneself.
+    """
+    while True:
+        first = random.randrange(20_000, 32_000)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            for port in range(first, first + count):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first

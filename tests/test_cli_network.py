@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import platform
-import random
 import re
 import shlex
 import shutil
@@ -32,6 +30,7 @@ from gossamer.cli import app
 from gossamer.cli.network import _ask
 from gossamer.errors import ConfigurationError
 from gossamer.net import Ledger, NodeDirectory, init_network, prepared
+from tests.networks import free_range
 
 ROOT = Path(__file__).parent.parent
 FILE = """
@@ -56,19 +55,6 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     code, said = make(folder, "--nodes", "2", "--port", str(free_range(2)), "--http-port", "0")
     assert code == 0, said
     return folder / "net"
-
-
-def free_range(count: int) -> int:
-    """The first of so many ports in a row that nobody uses.
-
-    None that the system gives to whoever connects: asking such a port before somebody listens may reach oneself.
-    """
-    while True:
-        first = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            for port in range(first, first + count):
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            return first
 
 
 def places(folder: Path) -> dict[str, str]:

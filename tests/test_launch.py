@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -29,7 +28,7 @@ from gossamer.net import launch as launched
 from gossamer.net.board import Board
 from gossamer.net.sealing import read_key, seal_key
 from gossamer.net.witness import default_witness, witness_of
-from tests.networks import Hub
+from tests.networks import Hub, until
 
 PROBLEM = problems.Logistic(3, feature_bound=1.0)
 SAMPLES = [(np.array([0.5, -0.25, 0.5], np.float32), 1)] * 50
@@ -98,13 +97,6 @@ def rows(node: NodeDirectory) -> int:
 def default_of(node: NodeDirectory) -> Witness:
     with Ledger.open(node.ledger, read_only=True) as ledger:
         return Witness(default_witness(ledger.identity.key))
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from gossamer.net.gossip import Cumulative
 from gossamer.net.participant import Participant
 from gossamer.privacy import Pure, SecureNoise
 from gossamer.problems import Block
-from tests.networks import Faults, Hub, Member, _run, make_member, run_all
+from tests.networks import Faults, Hub, Member, _run, make_member, run_all, until
 
 PROBLEM = problems.Logistic(3, feature_bound=1.0, domain=sets.L2Ball(2.0))
 SAMPLES = [(np.array([0.5, -0.25, 1.0], np.float32), 1)] * 400
@@ -45,13 +45,6 @@ def start(member: Member) -> threading.Thread:
     thread = threading.Thread(target=_run, args=(member,), daemon=True)
     thread.start()
     return thread
-
-
-def until(condition: Any, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 def test_a_dead_node_costs_its_neighbours_one_deadline_and_others_nothing(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -42,9 +41,9 @@ from gossamer.net.ledger import LedgerError
 from gossamer.net.transport import Receive, Transport
 from gossamer.net.zenoh_link import Files, Link
 from tests import instances
-from tests.networks import Hub, Member, padded, repeatable, run_all, zenoh_transports
+from tests.networks import Hub, Member, free_range, padded, repeatable, run_all, until, zenoh_transports
 from tests.test_faults import Ran, head, warm
-from tests.test_zenoh_link import free_ports, intruder, until, zenoh
+from tests.test_zenoh_link import intruder, zenoh
 
 NETWORK = "0" * 32
 EXCHANGES = 600  # more than anybody waits for: nodes are stopped before
@@ -504,19 +503,6 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
         for process in started:
             process.kill()
             process.wait()
-
-
-def free_range(count: int) -> int:
-    """The first of so many ports in a row that are free now."""
-    while True:
-        first = free_ports(1)[0]
-        if first + count < 65536 and all(is_free(first + k) for k in range(count)):
-            return first
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) != 0
 
 
 def wait_for(condition: Callable[[], bool], started: list[subprocess.Popen[bytes]]) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,19 +25,13 @@ from gossamer.net import zenoh_link
 from gossamer.net.addresses import address_of, parts_of
 from gossamer.net.certificates import Authority, common_name
 from gossamer.net.zenoh_link import LONGEST_MESSAGE, Files, Link, ZenohTransport
+from tests.networks import until
 
 zenoh = pytest.importorskip("zenoh")
 
 NETWORK = "5eed"
 PATIENCE = 20.0  # seconds: only a failing test waits this long
 PAUSE = 0.3  # seconds in which something forbidden would have arrived: what is allowed takes a few milliseconds
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.002)
 
 
 def free_ports(count: int) -> list[int]:
