@@ -14,6 +14,7 @@ from scipy import optimize
 
 from gossamer import ConfigurationError, GossamerError, metrics, problems, sets, simulate, streams
 from gossamer.metrics import solver
+from gossamer.privacy.clip import norm_slack
 from gossamer.problems import Block
 from tests import instances
 from tests.instances import QUIET
@@ -78,7 +79,7 @@ def test_least_squares_are_solved_as_equations(samples, l2, monkeypatch):
     problem, stream = problems.LeastSquares(20, l2=l2, feature_bound=2.0), random_rows(samples, 20)
     best = metrics.best_decision(problem, stream, 1, iterations=0)
     x, y = (leaf.astype(np.float64) for leaf in rows(stream, 1))
-    x *= np.minimum(1, 2.0 / np.linalg.norm(x, axis=1))[:, None]
+    x *= np.minimum(1, 2.0 / (1 + norm_slack(20)) / np.linalg.norm(x, axis=1))[:, None]
     tall = np.vstack([x, np.sqrt(samples * l2 / 2) * np.eye(20)])
     expected = np.linalg.pinv(tall) @ np.append(y, np.zeros(20))
     assert_allclose(best.decision, expected, atol=1e-6)

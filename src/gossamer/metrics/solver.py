@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError, GossamerError
 from gossamer.problems import Block, Hinge, LeastSquares, Linear, Logistic, Problem, Softmax
-from gossamer.problems.numerics import row_norms, shrink
+from gossamer.problems.numerics import arrived
 from gossamer.sets import Everywhere
 from gossamer.streams import Stream
 
@@ -185,8 +185,7 @@ def _start(problem: Problem, rows: Block, tolerance: float) -> NDArray[np.float6
 @partial(jax.jit, static_argnames="bound")
 def _arrived(x: jax.Array, bound: float | None) -> jax.Array:
     """Features in double precision, clipped as the problem clips them."""
-    double = x.astype(jnp.float64)
-    return double * shrink(row_norms(double), bound)[:, None]
+    return arrived(x.astype(jnp.float64), bound)
 
 
 def _ridge(x: NDArray[np.float64], y: NDArray[np.float64], weight: float) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from gossamer.privacy.clip import Clip, Sensitivity
 from gossamer.privacy.fast import FastNoise
 from gossamer.privacy.guarantee import OBSERVERS, Assumption, Basis, Guarantee, Observer, Unit, no_guarantee
 from gossamer.privacy.loss import Approximate, BoundedRange, Concentrated, Gaussian, Loss, Mixed, Pure, compose, worst
+from gossamer.privacy.marks import declared
 from gossamer.privacy.noise import Law, NoiseSource, NoiseSpec, Scale, UsedIn
 from gossamer.privacy.secure import SecureNoise
 
@@ -34,6 +35,7 @@ __all__ = [
     "UsedIn",
     "budgets_of",
     "compose",
+    "declared",
     "no_guarantee",
     "worst",
 ]

@@ -14,9 +14,9 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.privacy.budget import is_number
 from gossamer.privacy.guarantee import Unit
 
-_NORM_SLACK = 2.0**-16  # float32: a clipped row's norm, computed and scaled, is off by less than this share
-_LEAST_GROUP = 24
-_ROUNDING = 2.0**-24  # float32: the relative error of one addition
+_LEAST_GROUP, _LEAST_NORM_GROUP = 24, 128  # sums of fewer numbers than that take as long
+_LEAST, _MOST = 1e-12, 1e12
+_OPERATIONS = 24  # see `norm_slack`
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Clip:
         name = "l2" if self.l1 is None else "l1"
         given = getattr(self, name)
         if self.blocks is None:
-            object.__setattr__(self, name, _bound(name, given))
+            object.__setattr__(self, name, check_bound(f"clip {name}", given))
             return
         if not isinstance(self.blocks, Sequence):
             raise ConfigurationError("clip blocks", self.blocks, "a list of sizes", "try blocks=(3, 2)")
@@ -78,7 +78,7 @@ class Clip:
         if len(bounds) != len(sizes):
             raise ConfigurationError(f"clip {name}", given, f"one bound for each of the {len(sizes)} blocks")
         object.__setattr__(self, "blocks", sizes)
-        object.__setattr__(self, name, tuple(_bound(name, bound) for bound in bounds))
+        object.__setattr__(self, name, tuple(check_bound(f"clip {name}", bound) for bound in bounds))
 
     @classmethod
     def of(cls, given: float | Clip | None) -> Clip:
@@ -94,7 +94,7 @@ class Clip:
         if given is None:
             hint = "without a bound on every sample's gradient no noise is enough: try clip=1.0"
             raise PrivacyError.of("clip", given, "a positive number or a Clip", hint)
-        return given if isinstance(given, Clip) else cls(l2=check_positive("clip", given))
+        return given if isinstance(given, Clip) else cls(l2=check_bound("clip", given))
 
     def __repr__(self) -> str:
         fields = [f"{name}={getattr(self, name)!r}" for name in ("l2", "l1", "blocks") if getattr(self, name)]
@@ -149,9 +149,8 @@ class Clip:
         """
         replaced = batch if unit is Unit.BATCH else 1
         rows = max(rows, batch)
-        group = summation_group(rows)
-        additions = (group - 1) + (math.ceil(rows / group) - 1)  # that one gradient goes through
-        share = 2 * replaced * (1 + _NORM_SLACK) + 2 * rows * additions * _ROUNDING
+        summed = rounding(_additions(rows, summation_group(rows)))
+        share = 2 * (replaced + rows * summed) * (1 + norm_slack(dim, self.order))
         bounds, sizes = np.array(self.bounds), np.array(self.blocks or (dim,))
         self.check_dim(dim)
         root = np.sqrt(sizes) if self.order == 2 else 1.0
@@ -167,11 +166,72 @@ def summation_group(rows: int) -> int:
     >>> summation_group(1), summation_group(67), summation_group(1000)
     (1, 24, 32)
     """
-    return max(math.isqrt(rows - 1) + 1, min(rows, _LEAST_GROUP)) if rows else 1
+    return _group(rows, _LEAST_GROUP)
 
 
-def _bound(name: str, given: Any) -> float:
-    bound = check_positive(f"clip {name}", given)
-    if not 1e-30 <= bound <= 1e30:
-        raise ConfigurationError(f"clip {name}", given, "1e-30 to 1e30, where float32 has its digits")
+def norm_group(dim: int) -> int:
+    """How many squares of a vector's entries are summed first for its norm, before such sums are.
+
+    >>> norm_group(112), norm_group(784), norm_group(10**6)
+    (112, 128, 1000)
+    """
+    return _group(dim, _LEAST_NORM_GROUP)
+
+
+def norm_slack(dim: int, order: Literal[1, 2] = 2) -> float:
+    """The share by which float32 can leave a clipped vector of this length longer than its bound.
+
+    An operation is off by a share of 2^-24 at most, and n of them by `rounding(n)`. A norm that comes out too small
+    makes the vector too long, and so do the operations after it. Counted are, for gradients that are weight times
+    features (a weight for each class at most):
+
+    - additions: each entry goes through A of them, with A from the groups of `norm_group`, whatever the order within a
+      group. Only the groups are ours, and a barrier keeps compilers from joining them. In the Euclidean norm the root
+      halves what they are off by. Weights and features have A + A' for norms of their own, never more than the A of
+      their product.
+    - 19 others: two times a square and the sum with what squares lose by underflow, halved (2); two roots (4 each, of
+      which GPUs need 2); their product (1); the bound in float32 (1); the division (4, the 2 ulp of GPUs); factor times
+      weight (1); that times the features (1); and 1 for underflow. That is at most 2^-126 for an operation, whether a
+      device keeps subnormal numbers or not, and no bound is below 1e-12, which is above 2^-40.
+    - 4 more for weights below 2^-126, which become zero: features have norms below 2^64, so that is 2^-62 at most.
+
+    >>> [f"{norm_slack(dim):.1e}" for dim in (10, 100, 10_000, 61_482, 1_000_000)]
+    ['1.7e-06', '4.4e-06', '7.5e-06', '1.6e-05', '6.1e-05']
+    """
+    return rounding(_additions(dim, norm_group(dim)) / order + _OPERATIONS)
+
+
+def rounding(operations: float) -> float:
+    """The largest share by which so many float32 operations are off, one after the other.
+
+    >>> rounding(1) == 2**-24 / (1 - 2**-24)
+    True
+    """
+    off = operations * 2.0**-24
+    if off >= 1:
+        raise ConfigurationError("operations", operations, "fewer than 2^24 float32 operations in a row")
+    return off / (1 - off)
+
+
+def check_bound(field: str, given: Any, hint: str = "") -> float:
+    """The bound of a norm as a float; refused unless float32 can keep it on every device: see `norm_slack`.
+
+    >>> check_bound("clip l2", 1e-20)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: clip l2: got 1e-20; allowed: 1e-12 to 1e+12, where float32 has its digits ...
+    """
+    bound = check_positive(field, given, hint)
+    if not _LEAST <= bound <= _MOST:
+        allowed = f"{_LEAST:g} to {_MOST:g}, where float32 has its digits on every device"
+        raise ConfigurationError(field, given, allowed, "give the loss or the features another unit")
     return bound
+
+
+def _group(count: int, least: int) -> int:
+    return max(math.isqrt(count - 1) + 1, min(count, least)) if count else 1
+
+
+def _additions(count: int, group: int) -> int:
+    """That one of so many numbers goes through."""
+    return (group - 1) + (math.ceil(count / group) - 1)

@@ -1,6 +1,6 @@
 """Losses with their gradients, clipped in closed form, and the constants that privacy and regret need."""
 
-from gossamer.problems.base import Block, Problem
+from gossamer.problems.base import Block, Problem, clipped
 from gossamer.problems.checks import check_clip
 from gossamer.problems.cnn import small_cnn
 from gossamer.problems.experts import Experts
@@ -19,5 +19,6 @@ __all__ = [
     "Problem",
     "Softmax",
     "check_clip",
+    "clipped",
     "small_cnn",
 ]

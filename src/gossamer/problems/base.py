@@ -13,8 +13,10 @@ import numpy as np
 from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy import Clip
+from gossamer.privacy.clip import check_bound
+from gossamer.privacy.marks import Clipped, marked, ours
 from gossamer.problems.checks import check_clip, check_finite
-from gossamer.problems.numerics import clip_rows, sum_rows
+from gossamer.problems.numerics import arrived, clipped_sum
 from gossamer.sets import DecisionSet, Everywhere
 
 
@@ -51,7 +53,7 @@ class Problem(ABC):
         check_count("dim", self.dim)
         check_positive("l2", self.l2, zero=True)
         if self.feature_bound is not None:
-            check_positive("feature_bound", self.feature_bound, "use None for features without a bound")
+            check_bound("feature_bound", self.feature_bound, "use None for features without a bound")
         if not isinstance(self.domain, DecisionSet) or self.domain.dimension not in (None, self.dim):
             raise ConfigurationError("domain", self.domain, f"a set of vectors of length {self.dim}")
         object.__setattr__(self, "domain", self.domain.of_dimension(self.dim))
@@ -110,22 +112,35 @@ class Problem(ABC):
     ) -> jax.Array:
         """The sum over rows of the data term's gradients, each clipped, without l2: what a mechanism releases.
 
-        A row whose gradient overflows contributes nothing, so that one row never moves the sum by more than twice the
-        clip, whatever finite numbers it holds. `Clip.sensitivity` says so in numbers.
+        A row whose gradient or norm is not finite adds exactly zero, so that one row never moves the sum by more than
+        twice the clip, whatever numbers it holds. `Clip.sensitivity` says so in numbers, and `clipped_sum` does it.
 
         With `places`, an array of coordinates, only these parts of the gradients are taken, clipped and summed; a place
         outside the decision stands for nothing, and holds 0.
         """
         clip = check_clip(clip)
-        if places is not None:
-            return self._clipped_part_sum(decision, block, clip, places)
-        if clip is not None:
+        if clip is not None and places is None:
             clip.check_dim(self.dim)
-        return self._clipped_data_gradient_sum(decision, block, clip)
+
+        def summed(decision: jax.Array, x: jax.Array, y: jax.Array, *places: jax.Array) -> jax.Array:
+            block = Block(x, y)
+            if places:
+                return self._clipped_part_sum(decision, block, clip, *places)
+            return self._clipped_data_gradient_sum(decision, block, clip)
+
+        given = (decision, *block, *(() if places is None else (places,)))
+        if clip is None or not ours(type(self)):  # nobody knows how another class clips
+            return summed(*given)
+        total: jax.Array = marked("clipped", Clipped(clip, block.x.shape[0]), summed, *given)
+        return total
 
     def row_gradients(self, decision: jax.Array, block: Block) -> jax.Array:
-        """The gradient of every row's data term, (rows, dim), without l2 and without any clipping."""
-        return self._row_gradients(decision, block, jnp.arange(self.dim))
+        """The gradient of every row's data term, (rows, dim), without l2 and without any clipping.
+
+        Zero for a row whose gradient is not finite.
+        """
+        gradients = self._row_gradients(decision, block, jnp.arange(self.dim))
+        return jnp.where(jnp.isfinite(gradients).all(axis=1)[:, None], gradients, 0)
 
     @abstractmethod
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
@@ -152,6 +167,10 @@ class Problem(ABC):
         check_finite(x, start)
         self._check_labels(y, start)
 
+    def _arrived(self, x: jax.Array) -> jax.Array:
+        """Features as losses, gradients and predictions see them."""
+        return arrived(x, self.feature_bound)
+
     @abstractmethod
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array: ...
 
@@ -160,7 +179,7 @@ class Problem(ABC):
 
     def _clipped_part_sum(self, decision: jax.Array, block: Block, clip: Clip | None, places: jax.Array) -> jax.Array:
         """The sum over rows of these coordinates of the gradients, each clipped, (places,)."""
-        return sum_rows(clip_rows(self._row_gradients(decision, block, places), clip))
+        return clipped_sum(self._row_gradients(decision, block, places), clip, product=False)
 
     @abstractmethod
     def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
@@ -168,3 +187,20 @@ class Problem(ABC):
 
     @abstractmethod
     def _check_labels(self, y: np.ndarray, start: int) -> None: ...
+
+
+def clipped(vector: jax.Array, clip: float | Clip) -> jax.Array:
+    """A vector, made shorter where it is longer than the clip; zero where it is not finite.
+
+    One unit moves it by twice the clip at most, whatever it was made of.
+
+    >>> clipped(jnp.array([3.0, 4.0]), 1.0).round(3).tolist()
+    [0.6..., 0.8...]
+    """
+    bounded = Clip.of(clip)
+
+    def short(one: jax.Array) -> jax.Array:
+        return clipped_sum(one.reshape(1, -1), bounded).reshape(one.shape)
+
+    result: jax.Array = marked("clipped", Clipped(bounded, None), short, vector)
+    return result

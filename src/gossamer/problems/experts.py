@@ -56,5 +56,6 @@ class Experts(Linear):
         >>> Experts(2).loss_sums(Block(jnp.array([[0.5, 7.0], [0.26, 0.0]]), jnp.zeros(2)), bits=2).tolist()
         [0.75, 1.0]
         """
-        rows = block.x if self.summed else jnp.round(jnp.clip(block.x, 0, 1) * 2**bits) / 2**bits
+        x = jnp.where(jnp.isfinite(block.x).all(axis=1)[:, None], block.x, 0)
+        rows = x if self.summed else jnp.round(jnp.clip(x, 0, 1) * 2**bits) / 2**bits
         return jnp.sum(rows, axis=0)

@@ -17,7 +17,7 @@ import numpy as np
 from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_classes, check_targets
-from gossamer.problems.numerics import finite_or_zero, row_norms, shrink, sum_rows, weighted_sum
+from gossamer.problems.numerics import clipped_sum
 
 
 @dataclass(frozen=True)
@@ -28,40 +28,29 @@ class ScalarLink(Problem):
 
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """The scores <x, w> of the rows."""
-        return self._scores(decision, x)
+        return self._scores(decision, self._arrived(x))
 
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
-        return self._link(self._scores(decision, block.x), block.y)
+        return self._link(self._scores(decision, self._arrived(block.x)), block.y)
 
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
-        weights = self._row_weights(decision, block)
-        if clip is None or clip.blocks is None:
-            return weighted_sum(_clipped(weights, block.x, clip), block.x)
-        parts = [(block.x[:, coordinates], bound) for coordinates, bound in clip.parts(self.dim)]
-        return jnp.concatenate([weighted_sum(_clipped(weights, x, clip, bound), x) for x, bound in parts])
+        x = self._arrived(block.x)
+        return clipped_sum(x, clip, self._slope(self._scores(decision, x), block.y))
 
     def _clipped_part_sum(self, decision: jax.Array, block: Block, clip: Clip | None, places: jax.Array) -> jax.Array:
-        if clip is not None and clip.blocks is not None:
-            return super()._clipped_part_sum(decision, block, clip, places)
-        features, weights = _columns(block.x, places), self._row_weights(decision, block, common=True)
-        weights = jnp.where(jnp.isfinite(weights * row_norms(features)), weights, 0)
-        # Not one product of weights and features: a small product for every learner takes XLA many times as long.
-        return sum_rows(_clipped(weights, features, clip)[:, None] * features)
+        x = self._arrived(block.x)
+        slopes = self._slope(self._scores(decision, x, common=True), block.y)
+        return clipped_sum(_columns(x, places), clip, slopes, product=False)
 
     def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
-        return self._row_weights(decision, block)[:, None] * _columns(block.x, places)
-
-    def _row_weights(self, decision: jax.Array, block: Block, *, common: bool = False) -> jax.Array:
-        """What every row is multiplied with in the gradient: the slope, and the factor that clips its features."""
-        slopes = self._slope(self._scores(decision, block.x, common=common), block.y)
-        return slopes * shrink(row_norms(block.x), self.feature_bound)
+        x = self._arrived(block.x)
+        return self._slope(self._scores(decision, x), block.y)[:, None] * _columns(x, places)
 
     def _scores(self, decision: jax.Array, x: jax.Array, *, common: bool = False) -> jax.Array:
         # The second order is for one row that all learners share: in the first, XLA would transpose all decisions.
         factors = (decision, x[0]) if common and x.shape[0] == 1 else (x, decision)
         # Full float32 on every device: some guarantees count on the digits of a score, not only on the clip.
-        products = jnp.atleast_1d(jnp.matmul(*factors, precision=jax.lax.Precision.HIGHEST))
-        return shrink(row_norms(x), self.feature_bound) * products
+        return jnp.atleast_1d(jnp.matmul(*factors, precision=jax.lax.Precision.HIGHEST))
 
     @abstractmethod
     def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:
@@ -75,14 +64,6 @@ class ScalarLink(Problem):
 def _columns(x: jax.Array, places: jax.Array) -> jax.Array:
     """These columns; zeros for places outside."""
     return jnp.take(x, places, axis=1, mode="fill", fill_value=0)
-
-
-def _clipped(weights: jax.Array, x: jax.Array, clip: Clip | None, bound: float | None = None) -> jax.Array:
-    """The weights, made smaller where weight times row is longer than the bound (by default that of the whole clip)."""
-    if clip is None:
-        return finite_or_zero(weights)
-    lengths = jnp.abs(weights) * row_norms(x, clip.order)
-    return finite_or_zero(weights * shrink(lengths, bound or clip.bounds[0]))
 
 
 @dataclass(frozen=True)
@@ -101,7 +82,7 @@ class BinaryLink(ScalarLink):
 
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """Label 1 where the score is positive, else 0."""
-        return (self._scores(decision, x) > 0).astype(jnp.int32)
+        return (self._scores(decision, self._arrived(x)) > 0).astype(jnp.int32)
 
     def _check_labels(self, y: np.ndarray, start: int) -> None:
         check_classes(y, 2, start)
@@ -155,11 +136,11 @@ class Hinge(BinaryLink):
 class LeastSquares(ScalarLink):
     """Linear regression: (<x, w> - y)^2, without a factor 1/2, as in paper 002.
 
-    >>> problem = LeastSquares(dim=2, feature_bound=1.0)
+    >>> problem = LeastSquares(dim=2, feature_bound=2.0)
     >>> float(problem.loss(jnp.array([1.0, 2.0]), jnp.array([0.0, 1.0]), jnp.array(5.0)))
     9.0
     >>> problem.smoothness
-    2.0
+    8.0
     """
 
     @property

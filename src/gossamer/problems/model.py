@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -14,9 +15,10 @@ import numpy as np
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip
+from gossamer.privacy.marks import refuse_effects
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes, check_targets
-from gossamer.problems.numerics import best_class, clip_rows, cross_entropy, row_norms, shrink, weighted_sum
+from gossamer.problems.numerics import arrived, best_class, clipped_sum, cross_entropy
 from gossamer.sets import DecisionSet, Everywhere
 
 Apply = Callable[[Any, jax.Array], jax.Array]
@@ -29,7 +31,8 @@ class Model(Problem):
 
     `params` is the start of play; decisions are its leaves, flattened one after the other. Two models are
     equal, and share compiled programs, when they have the same function `apply` and equal params: define
-    `apply` once, at the top of a module.
+    `apply` once, at the top of a module. A sample at which the model or its gradient is not finite adds nothing to
+    gradients; a model that is finite nowhere at its start is refused.
 
     >>> def affine(params, x):
     ...     return params["w"] @ x + params["b"]
@@ -91,6 +94,7 @@ class Model(Problem):
         for size in self.features:
             check_count("features", size)
         self._check_output()
+        self._check_start()
 
     @property
     def classifies(self) -> bool:
@@ -126,8 +130,7 @@ class Model(Problem):
 
     def _outputs(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         params = self.params(decision)
-        arrival = shrink(row_norms(x), self.feature_bound).reshape(-1, *(1,) * len(self.features))
-        outputs = jax.vmap(lambda one: self.apply(params, one))(x * arrival)
+        outputs = jax.vmap(lambda one: self.apply(params, one))(self._arrived(x))
         return outputs if self.classifies else outputs.reshape(-1)
 
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
@@ -145,12 +148,7 @@ class Model(Problem):
         return gradients
 
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
-        gradients = self._all_row_gradients(decision, block)
-        if clip is None or clip.blocks is not None:
-            return weighted_sum(jnp.ones(gradients.shape[0]), clip_rows(gradients, clip))
-        norms = row_norms(gradients, clip.order)
-        bounded = jnp.where(jnp.isfinite(norms)[:, None], gradients, 0)
-        return weighted_sum(shrink(norms, clip.bounds[0]), bounded)
+        return clipped_sum(self._all_row_gradients(decision, block), clip)
 
     def _check_labels(self, y: np.ndarray, start: int) -> None:
         if self.classes is not None:
@@ -161,10 +159,29 @@ class Model(Problem):
     def _check_output(self) -> None:
         """Trace the model once, without computing, to see that it returns what the loss needs."""
         decision, x = np.zeros(self.dim, np.float32), np.zeros(self.features, np.float32)
-        output = jax.eval_shape(lambda w, one: self.apply(self.params(w), one), decision, x)
+        program, output = jax.make_jaxpr(lambda w, one: self.apply(self.params(w), one), return_shape=True)(decision, x)
+        refuse_effects(program.jaxpr, "apply")  # what a model tells others, or does to several samples, is not clipped
         allowed = [(self.classes,)] if self.classifies else [(), (1,)]
         if getattr(output, "shape", None) not in allowed:
             raise ConfigurationError("apply", output, f"a function that returns an array of shape {allowed[0]}")
+
+    def _check_start(self) -> None:
+        """Refuse a model without a finite output at its start: all its gradients would count as zero."""
+        count = np.arange(math.prod(self.features), dtype=np.float32)
+        samples = np.stack([0 * count, 0 * count + 1, np.cos(count), 1 + count]).reshape(-1, *self.features)
+        with jax.ensure_compile_time_eval():
+            params = self.params(jnp.asarray(self.initial_decision()))
+            if not _has_finite_output(self.apply, self.feature_bound, params, samples):
+                given = "no finite output for samples of 0, of 1, of cosines and of 1, 2, 3 and so on"
+                hint = "look for logarithms, roots and divisions of zero, and for params that are too large"
+                raise ConfigurationError("apply", given, "a model that is finite at its params", hint)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _has_finite_output(apply: Apply, bound: float | None, params: Any, samples: jax.Array) -> jax.Array:
+    """Whether the model is finite for one of the samples at least."""
+    outputs = jax.vmap(lambda one: apply(params, one))(arrived(samples, bound))
+    return jnp.isfinite(outputs).reshape(samples.shape[0], -1).all(axis=1).any()
 
 
 def _as_weights(leaf: Any) -> np.ndarray:

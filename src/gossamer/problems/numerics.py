@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Literal
 
@@ -10,14 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossamer.privacy import Clip
-from gossamer.privacy.clip import summation_group
+from gossamer.privacy.clip import norm_group, norm_slack, summation_group
 from gossamer.sets.base import shrink_factor
 
 
 def row_norms(x: jax.Array, order: Literal[1, 2] = 2) -> jax.Array:
-    """Upper bounds of the norms of the rows, l2 or l1, tight to rounding, (rows,).
+    """Upper bounds of the norms of the rows, l2 or l1, but for the roundings that `norm_slack` counts, (rows,).
 
-    Squares of tiny numbers vanish; the floor under the sum keeps the result an upper bound.
+    Long rows are summed in groups first, so that an entry goes through few additions, whatever order a compiler gives
+    them. Squares of tiny numbers vanish; twice what they can lose is added.
 
     >>> row_norms(jnp.array([[3.0, 4.0], [0.0, 0.0]])).round(3).tolist()
     [5.0, 0.0]
@@ -26,80 +28,126 @@ def row_norms(x: jax.Array, order: Literal[1, 2] = 2) -> jax.Array:
     """
     flat = x.reshape(x.shape[0], math.prod(x.shape[1:]))
     if order == 1:
-        return jnp.sum(jnp.abs(flat), axis=1)
-    floor = flat.shape[1] * float(np.finfo(flat.dtype).tiny)
-    return jnp.sqrt(jnp.sum(flat * flat, axis=1) + floor)
+        return _sum_last(jnp.abs(flat))
+    floor = 2 * flat.shape[1] * float(np.finfo(flat.dtype).tiny)
+    return jnp.sqrt(_sum_last(flat * flat) + floor)
 
 
-def shrink(norm: jax.Array, bound: float | None) -> jax.Array:
-    """The factor that clips a length to `bound`; 1 where there is no bound.
+def _sum_last(x: jax.Array) -> jax.Array:
+    """The sums of rows in the groups of `norm_group`."""
+    length, group = x.shape[1], norm_group(x.shape[1])
+    if group == length or not length:
+        return jnp.sum(x, axis=1)
+    padded = jnp.pad(x, [(0, 0), (0, -length % group)])
+    sums = jnp.sum(padded.reshape(x.shape[0], -1, group), axis=2)
+    return jnp.sum(_written_down(sums), axis=1)
 
-    >>> shrink(jnp.array([1.0, 4.0]), 2.0).tolist()
-    [1.0, 0.5]
+
+def _written_down(sums: jax.Array) -> jax.Array:
+    """Without the barrier a compiler, as a GPU's does, makes one long sum of sums of sums."""
+    return jax.lax.optimization_barrier(sums)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def arrived(x: jax.Array, bound: float | None) -> jax.Array:
+    """Rows of features, scaled so that no norm is above the bound, roundings included; as they are without a bound.
+
+    A row whose norm overflows arrives as zeros.
+
+    >>> arrived(jnp.array([[3.0, 4.0], [3e38, 0.0]]), 2.5).round(3).tolist()
+    [[1.5..., 2.0], [0.0, 0.0]]
     """
-    return jnp.ones_like(norm) if bound is None else shrink_factor(norm, bound)
+    if bound is None:
+        return x
+    norms = row_norms(x)
+    finite = jnp.isfinite(norms)
+    factors = _factors(norms, finite, bound / (1 + norm_slack(math.prod(x.shape[1:]))))
+    kept, factors = (each.reshape(-1, *(1,) * (x.ndim - 1)) for each in (finite, factors))
+    return jnp.where(kept, x * factors, 0)
 
 
-def weighted_sum(weights: jax.Array, x: jax.Array) -> jax.Array:
+def clipped_sum(
+    x: jax.Array, clip: Clip | None, weights: jax.Array | None = None, *, product: bool = True
+) -> jax.Array:
+    """The sum of gradients, each clipped, block by block: what every problem's sums go through.
+
+    A gradient that is not finite, or whose norm is not, adds exactly zero, and so does one too long to be scaled down
+    in float32 (some 2^125 clips): no finite sample moves the sum by more than `Clip.sensitivity` says.
+
+    Args:
+        x: the gradients; with weights, what they are multiples of.
+        clip: the bounds; None for none.
+        weights: of the rows, (rows,); or (classes, rows), for gradients that are outer products of weights and rows,
+            and a sum (classes, features).
+        product: whether a matrix product sums, as in `weighted_sum`.
+
+    >>> rows = jnp.array([[3.0, 4.0], [jnp.nan, 0.0], [3e38, 3e38]])
+    >>> clipped_sum(rows, Clip(l2=1.0)).round(3).tolist()
+    [0.6..., 0.8...]
+    """
+    weights = jnp.ones(x.shape[0], x.dtype) if weights is None else weights
+    if clip is None:
+        largest = jnp.max(jnp.abs(jnp.atleast_2d(weights)), axis=0)
+        finite = jnp.isfinite(largest[:, None] * x).all(axis=1)
+        return weighted_sum(*_where(finite, weights, x), product=product)
+    parts = clip.parts(x.shape[1])
+    sizes = row_norms(weights.T, clip.order) if weights.ndim > 1 else jnp.abs(weights)
+    lengths = [sizes * row_norms(x[:, part], clip.order) for part, _ in parts]
+    finite = jnp.isfinite(functools.reduce(jnp.add, lengths))
+    weights, x = _where(finite, weights, x)
+    factors = [_factors(length, finite, bound) for length, (_, bound) in zip(lengths, parts, strict=True)]
+    sums = [
+        weighted_sum(_normal(weights * _beside(weights, factor)), x[:, part], product=product)
+        for factor, (part, _) in zip(factors, parts, strict=True)
+    ]
+    return jnp.concatenate(sums, axis=-1) if len(sums) > 1 else sums[0]
+
+
+def _where(kept: jax.Array, weights: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Zero weights and rows where a row is not kept: both, because zero times what is not finite is not zero."""
+    return jnp.where(_beside(weights, kept), weights, 0), jnp.where(kept[:, None], x, 0)
+
+
+def _beside(weights: jax.Array, rows: jax.Array) -> jax.Array:
+    """One value for every row, in the shape that goes with these weights."""
+    return rows.reshape(*(1,) * (weights.ndim - 1), -1)
+
+
+def _factors(lengths: jax.Array, finite: jax.Array, bound: float) -> jax.Array:
+    """What brings lengths down to the bound; 0 for those that are too long, 1 for those that are not finite."""
+    return _normal(shrink_factor(jnp.where(finite, lengths, 0), bound))
+
+
+def _normal(x: jax.Array) -> jax.Array:
+    """Zero in place of subnormal numbers: some devices keep them, with few digits, and others do not."""
+    return jnp.where((x != 0) & (jnp.abs(x) < float(np.finfo(x.dtype).tiny)), 0, x)
+
+
+def weighted_sum(weights: jax.Array, x: jax.Array, *, product: bool = True) -> jax.Array:
     """The sum of weights times rows; (classes, rows) weights give one sum per class.
 
     At full precision also where a GPU would multiply in fewer bits: clipped rows must stay clipped. Rows are summed in
     groups first, and then the sums of the groups, so that few roundings add up: `Clip.sensitivity` counts them.
+
+    Args:
+        weights: of the rows.
+        x: the rows.
+        product: whether by matrix products. A small product for every learner takes XLA many times as long as a sum.
 
     >>> weighted_sum(jnp.array([1.0, 2.0]), jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
     [3.0, 2.0]
     """
     rows, group = x.shape[0], summation_group(x.shape[0])
     if group == rows or not rows:
-        return jnp.matmul(weights, x, precision=jax.lax.Precision.HIGHEST)
+        return _precise("...r,rd->...d", weights, x) if product else jnp.sum(weights[:, None] * x, axis=0)
     missing = -rows % group
     weights = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
-    x = jnp.pad(x, [(0, missing), (0, 0)])
-    grouped = weights.reshape(*weights.shape[:-1], -1, group)
-    sums = jnp.einsum(
-        "...gr,grd->...gd", grouped, x.reshape(-1, group, x.shape[1]), precision=jax.lax.Precision.HIGHEST
-    )
-    # Without the barrier a GPU's compiler makes one long sum of both.
-    sums = jax.lax.optimization_barrier(sums)  # type: ignore[no-untyped-call]
-    return jnp.sum(sums, axis=-2)
+    weights = weights.reshape(*weights.shape[:-1], -1, group)
+    x = jnp.pad(x, [(0, missing), (0, 0)]).reshape(-1, group, x.shape[1])
+    sums = _precise("...gr,grd->...gd", weights, x) if product else jnp.sum(weights[:, :, None] * x, axis=1)
+    return jnp.sum(_written_down(sums), axis=-2)
 
 
-def sum_rows(rows: jax.Array) -> jax.Array:
-    """The sum of rows, in the groups of `weighted_sum`; as a product with ones it would take XLA much longer.
-
-    >>> sum_rows(jnp.ones((50, 2))).tolist()
-    [50.0, 50.0]
-    """
-    count, group = rows.shape[0], summation_group(rows.shape[0])
-    if group == count or not count:
-        return jnp.sum(rows, axis=0)
-    padded = jnp.pad(rows, [(0, -count % group), (0, 0)])
-    sums = jnp.sum(padded.reshape(-1, group, rows.shape[1]), axis=1)
-    sums = jax.lax.optimization_barrier(sums)  # type: ignore[no-untyped-call]  # as in `weighted_sum`
-    return jnp.sum(sums, axis=0)
-
-
-def clip_rows(gradients: jax.Array, clip: Clip | None) -> jax.Array:
-    """Every row clipped, block by block; a row that overflowed becomes zero.
-
-    >>> clip_rows(jnp.array([[3.0, 4.0], [jnp.inf, 0.0]]), Clip(l2=1.0)).round(3).tolist()
-    [[0.6..., 0.8...], [0.0, 0.0]]
-    """
-    finite = jnp.isfinite(row_norms(gradients))[:, None]
-    bounded = jnp.where(finite, gradients, 0)
-    if clip is None:
-        return bounded
-    parts = [(bounded[:, coordinates], bound) for coordinates, bound in clip.parts(gradients.shape[1])]
-    return jnp.concatenate([x * shrink(row_norms(x, clip.order), bound)[:, None] for x, bound in parts], axis=1)
-
-
-def finite_or_zero(x: jax.Array) -> jax.Array:
-    """Zero in place of what overflowed, so that no finite sample can break the bound on its own effect.
-
-    >>> finite_or_zero(jnp.array([1.0, jnp.inf, jnp.nan])).tolist()
-    [1.0, 0.0, 0.0]
-    """
-    return jnp.where(jnp.isfinite(x), x, 0)
+_precise = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 
 
 def cross_entropy(scores: jax.Array, y: jax.Array) -> jax.Array:

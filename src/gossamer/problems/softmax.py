@@ -13,15 +13,7 @@ from gossamer.checks import check_count
 from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes
-from gossamer.problems.numerics import (
-    best_class,
-    clip_rows,
-    cross_entropy,
-    finite_or_zero,
-    row_norms,
-    shrink,
-    weighted_sum,
-)
+from gossamer.problems.numerics import best_class, clipped_sum, cross_entropy
 
 
 @dataclass(frozen=True)
@@ -72,36 +64,34 @@ class Softmax(Problem):
 
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """The class of the largest score."""
-        return best_class(self._scores(decision, x))
+        return best_class(self._scores(decision, self._arrived(x)))
 
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
-        return cross_entropy(self._scores(decision, block.x), block.y)
+        return cross_entropy(self._scores(decision, self._arrived(block.x)), block.y)
 
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
-        slopes = self._slopes(decision, block)
+        x = self._arrived(block.x)
+        slopes = self._slopes(decision, x, block.y)
         if clip is not None and clip.blocks is not None:  # blocks cut the outer product: form it
-            gradients = (slopes.T[:, :, None] * block.x[:, None, :]).reshape(block.x.shape[0], self.dim)
-            return weighted_sum(jnp.ones(gradients.shape[0]), clip_rows(gradients, clip))
-        if clip is not None:  # the norm of an outer product is the product of the norms, l1 and l2
-            norms = row_norms(slopes.T, clip.order) * row_norms(block.x, clip.order)
-            slopes *= shrink(norms, clip.bounds[0])[None]
-        return weighted_sum(finite_or_zero(slopes), block.x).reshape(-1)
+            return clipped_sum((slopes.T[:, :, None] * x[:, None, :]).reshape(x.shape[0], self.dim), clip)
+        # The norm of an outer product is the product of the norms, l1 and l2.
+        return clipped_sum(x, clip, slopes).reshape(-1)
 
     def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
-        slopes = jnp.take(self._slopes(decision, block), places // self.features, axis=0, mode="fill", fill_value=0)
-        return slopes.T * jnp.take(block.x, places % self.features, axis=1)
+        x = self._arrived(block.x)
+        slopes = self._slopes(decision, x, block.y)
+        slopes = jnp.take(slopes, places // self.features, axis=0, mode="fill", fill_value=0)
+        return slopes.T * jnp.take(x, places % self.features, axis=1)
 
-    def _slopes(self, decision: jax.Array, block: Block) -> jax.Array:
+    def _slopes(self, decision: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
         """What every row is multiplied with in the gradient of every class, (classes, rows)."""
-        probabilities = jax.nn.softmax(self._scores(decision, block.x), axis=0)
-        slopes = probabilities - jax.nn.one_hot(block.y, self.classes, dtype=decision.dtype, axis=0)
-        return slopes * shrink(row_norms(block.x), self.feature_bound)[None]
+        probabilities = jax.nn.softmax(self._scores(decision, x), axis=0)
+        return probabilities - jax.nn.one_hot(y, self.classes, dtype=decision.dtype, axis=0)
 
     def _scores(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """(classes, rows)."""
         weights = decision.reshape(self.classes, self.features)
-        scores = jnp.matmul(weights, x.T, precision=jax.lax.Precision.HIGHEST)  # as in `ScalarLink`
-        return shrink(row_norms(x), self.feature_bound)[None] * scores
+        return jnp.matmul(weights, x.T, precision=jax.lax.Precision.HIGHEST)  # as in `ScalarLink`
 
     def _check_labels(self, y: np.ndarray, start: int) -> None:
         check_classes(y, self.classes, start)
