@@ -21,7 +21,7 @@ LONG = (10_000, 1_000_000)
 
 
 def algorithm() -> Algorithm:
-    """An endless one: its guarantee covers any number of rounds."""
+    """Its guarantee covers as many rounds as can be counted."""
     weights = 0.4 * np.eye(LEARNERS) + 0.3 * (np.roll(np.eye(LEARNERS), 1, 0) + np.roll(np.eye(LEARNERS), -1, 0))
     return algorithms.ldp_endless(
         problems.LeastSquares(DIM, feature_bound=1.0, domain=sets.L2Ball(RADIUS)),

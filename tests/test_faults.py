@@ -390,7 +390,8 @@ def realised_weights(algorithm: Algorithm, learner: int, arrived: frozenset[int]
     def moved(point: jax.Array, omitted: np.float32) -> jax.Array:
         """`omitted`: this weight is taken from the own message, and nothing is heard instead."""
         told = jnp.asarray(heard) + omitted * (point - own)
-        after: jax.Array = algorithm.learner.speak(state._replace(theta=point, heard=told), now)[1].theta
+        listening = algorithm.learner.listen(state._replace(theta=point), told)
+        after: jax.Array = algorithm.learner.speak(listening, now)[1].theta
         return after
 
     def weight(omitted: np.float32) -> float:

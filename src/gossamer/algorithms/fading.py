@@ -3,7 +3,7 @@
 A learner never releases theta_t itself but y_t = theta_t + noise, at every exchange. Given all messages, neighbours'
 states differ by at most Phi_t (paper 003, eq. (17) to (22); SOUNDNESS 4):
 
-    Phi_{t+1} = q_t Phi_t + lambda_t C / (t+1),     Phi_t = 0 up to the first update
+    Phi_{t+1} = q_t Phi_t + lambda_t C / (t+1) + e_t,     Phi_t = 0 up to the first update
 
     convex losses, mu I <= Hessian <= L I:   q_t = max( |1 - w gamma_t - lambda_t mu|, |1 - w gamma_t - lambda_t L| )
     losses that are only L-smooth:           q_t = |1 - w gamma_t - lambda_t mu| + lambda_t (L - mu)     (22)
@@ -15,7 +15,14 @@ expand. d_t is a mean of t + 1 gradients of which one differs, by C at most at o
 the map is (1 - w gamma_t) I - lambda_t H with H between mu I and L I, which is symmetric, so its norm is q_t. A sample
 that comes later enters fewer means: the recursion has coefficients of at least 0, so the first sample costs most.
 
-Laplace noise of scale rho_0 (t+1)^s costs sqrt(d) sum_t Phi_t / rho_t; Gaussian noise mu^2 = sum_t Phi_t^2 / rho_t^2.
+*Float32.* A computed update is the exact one and an error, of either neighbour: they add at most e_t, which is twice
+the error of `Rounding`, whose numbers `hidden` derives. What is public, such as messages, is rounded alike in both.
+Rounded step and coupling change q_t by at most `Rounding.public` of gamma_t + lambda_t L. Errors do not fade as traces
+do: the coupling forgets them as fast as they come, which leaves e_t / (w gamma_t). In exact arithmetic e_t = 0, and
+sums may be endless.
+
+Laplace noise of scale rho_0 (t+1)^s costs sqrt(d) sum_t Phi_t / rho_t; Gaussian noise mu^2 = sum_t Phi_t^2 / rho_t^2,
+each with the rounding of what is released in Phi_t.
 """
 
 from __future__ import annotations
@@ -37,8 +44,34 @@ from gossamer.privacy import Loss, Sensitivity
 
 Doubles = NDArray[np.float64]
 _FIRST, _LAST = 2**11, 2**21  # terms that are added before the tail's bound takes over
-_POWER_SLACK = 1 + 2.0**-16  # float32: (t+1)^growth, and with it the noise, may come out smaller by this share
+_DIRECT = 2**24  # terms that are added where there is no such bound
 _CLOSE = 1e-4  # the share that the bound of the tail may have
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How far float32 is off at most in one run, in the Euclidean norm; all zero: exact arithmetic.
+
+    Attributes:
+        update: in every update,
+        coupling: and this times gamma_t,
+        step: and this times lambda_t.
+        view: in what is released of theta, times the growth of its noise.
+        public: the share by which steps and coupling are not what they should be.
+
+    >>> Rounding(update=1.0, coupling=2.0, step=3.0).apart(np.array([0.5]), np.array([0.1]))
+    array([4.6])
+    """
+
+    update: float = 0.0
+    coupling: float = 0.0
+    step: float = 0.0
+    view: float = 0.0
+    public: float = 0.0
+
+    def apart(self, coupling: Doubles, step: Doubles) -> Doubles:
+        """e_t: by how much the updates of two runs move them apart more than exact ones would."""
+        return 2 * (self.update + self.coupling * coupling + self.step * step)
 
 
 @dataclass(frozen=True)
@@ -55,6 +88,7 @@ class Fading:
         convex: whether losses are convex.
         delay: updates begin after so many exchanges.
         full: whether all t + 1 gradients of a mean are counted as if they differed, as eq. (19) does.
+        rounding: of float32; by default arithmetic is exact.
 
     >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
     >>> round(math.sqrt(112) * mushrooms.total(1, 0.11, 2000), 1)  # SOUNDNESS 4: 241.7
@@ -70,6 +104,7 @@ class Fading:
     convex: bool = True
     delay: int = 0
     full: bool = False
+    rounding: Rounding = Rounding()
 
     def distances(self, count: int) -> Doubles:
         """Phi_1, ..., Phi_count."""
@@ -82,38 +117,45 @@ class Fading:
             q = np.maximum(np.abs(kept - step * self.strong_convexity), np.abs(kept - step * self.smoothness))
         else:
             q = np.abs(kept - step * self.strong_convexity) + step * (self.smoothness - self.strong_convexity)
+        q += self.rounding.public * (self.coupling(t + 1) + step * self.smoothness)
         return np.where(t < self.delay, 1.0, q)
 
     def terms(self, order: Literal[1, 2], growth: float, count: int) -> Doubles:
-        """(Phi_t / (t+1)^growth)^order for t = 1, ..., count."""
+        """(Phi_t / (t+1)^growth)^order for t = 1, ..., count, where Phi_t has the rounding of the view in it."""
+        times = np.arange(1, count + 1)
+        shown = self.distances(count) + np.where(times > self.delay, 2 * self.rounding.view, 0.0)
         with np.errstate(over="ignore"):
-            return np.asarray((self.distances(count) / np.arange(2.0, count + 2) ** growth) ** order)
+            return np.asarray((shown / (times + 1.0) ** growth) ** order)
 
     def total(self, order: Literal[1, 2], growth: float, count: int | None) -> float:
-        """The sum of the first `count` terms; None: of all, terms and a proven bound on the rest.
+        """The sum of the first `count` terms; None: of all. Many are terms and a proven bound on the rest.
 
         >>> endless = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
         >>> round(math.sqrt(112) * endless.total(1, 0.11, None), 1)
         270.0
         """
-        if count is not None:
+        if count is not None and count <= _LAST:
             return _sum(self, order, growth, count)
         last, rest = _FIRST, math.inf
         while rest > _CLOSE * _sum(self, order, growth, last) and last < _LAST:
             last *= 4
             rest = self.tail(order, growth, last)
-        if math.isinf(rest):
-            raise PrivacyError.of(
-                "horizon", None, "a number of steps", f"an endless one needs that {self._why_endless(order, growth)}"
-            )
+        if math.isinf(rest) and count is not None and count <= _DIRECT:
+            return _sum(self, order, growth, count)
+        endless = count is None and self.rounding != Rounding()
+        if endless or math.isinf(rest):
+            hint = "roundings do not fade" if endless else f"a longer one needs that {self._why(order, growth)}"
+            raise PrivacyError.of("horizon", count, f"at most {_DIRECT:,} exchanges", hint)
+        parts = rest, 0.0 if count is None else self._drift(order, growth, last, count)
+        rest = float(sum(part ** (1 / order) for part in parts) ** order)  # Minkowski
         return _sum(self, order, growth, last) + rest
 
     def tail(self, order: Literal[1, 2], growth: float, count: int) -> float:
-        """A bound on the sum of all terms after `count`; infinite where there is no proof.
+        """A bound on the sum of all terms after `count`, less what e_t adds after it; infinite where there is no proof.
 
         Let u < 1, s = 1 + v - u and a = w gamma_0, less L lambda_0 (N+1)^(u-v) where losses are not convex, and then
-        u <= v, so that a only grows. From t = N on let
-        q_t = 1 - w gamma_t (convex: lambda_t L <= 2 (1 - w gamma_t)), and let a > s (N+1)^(u-1). Then with
+        u <= v, so that a only grows. (`Rounding.public` takes its share of gamma_0 + L lambda_0 (N+1)^(u-v) too.) From
+        t = N on let q_t = 1 - w gamma_t (convex: lambda_t L <= 2 (1 - w gamma_t)), and let a > s (N+1)^(u-1). Then with
 
             K = max( lambda_0 C / (a - s (N+1)^(u-1)), Phi_N (N+1)^s ),       Phi_t <= K (t+1)^-s for all t >= N.
 
@@ -121,22 +163,44 @@ class Fading:
         (t+1)^-(1+v) is at most that, because K (a - s (t+1)^(u-1)) >= lambda_0 C. The terms are then summed as an
         integral. ∎
         """
-        u, v, s = self.coupling.power, self.step.power, 1 + self.step.power - self.coupling.power
+        u, s = self.coupling.power, 1 + self.step.power - self.coupling.power
         if self.step.delay or self.coupling.delay or count <= self.delay or not self._settled(count):
             return math.inf
-        if self.full:  # it does not fade
-            return math.inf
-        if u >= 1 or (not self.convex and u > v):  # what holds at N must hold from there on
+        if self.full or u >= 1:  # it does not fade
             return math.inf
         here = float(count + 1)
-        a = self.weight * self.coupling.scale
-        if not self.convex:
-            a -= self.smoothness * self.step.scale * here ** (u - v)
-        margin, power = a - s * here ** (u - 1), order * (s + growth) - 1
+        margin, power = self._pull(here) - s * here ** (u - 1), order * (s + growth) - 1
         if margin <= 0 or power <= 0:
             return math.inf
-        K = max(self.step.scale * self.change / margin, float(self.distances(count)[-1]) * here**s)
+        change = self.change * (1 + self.rounding.public)
+        K = max(self.step.scale * change / margin, float(self.distances(count)[-1]) * here**s)
         return float(K**order * here**-power / power)
+
+    def _pull(self, here: float) -> float:
+        """a: q_t <= 1 - a (t+1)^-u from t + 1 = `here` on; without end below 0 where nothing says so."""
+        u, v = self.coupling.power, self.step.power
+        share = self.rounding.public + (not self.convex)
+        if share and u > v:  # what holds here must hold from here on
+            return -math.inf
+        lost = share * self.smoothness * self.step.scale * here ** (u - v)
+        return float((self.weight - self.rounding.public) * self.coupling.scale - lost)
+
+    def _drift(self, order: Literal[1, 2], growth: float, first: int, count: int) -> float:
+        """A bound on what e_t and the rounding of views add to the terms after `first`, up to `count`.
+
+        From 0 at t = N on, F_{t+1} = q_t F_t + e_t stays below the largest e_t / (1 - q_t) so far, which is at most
+        e_t / (a (t+1)^-u). In it the part of every update grows with t, that of the coupling stays, and that of the
+        step falls: between t and 2 t the first is largest at the end and the last at the beginning.
+        """
+        each, u, v = self.rounding, self.coupling.power, self.step.power
+        bound, total, start = 0.0, 0.0, first
+        while start < count and each != Rounding():
+            stop, here = min(2 * start, count), float(start + 1)
+            update, step = each.update * (stop + 1.0) ** u, each.step * self.step.scale * here ** (u - v)
+            bound = max(bound, 2 * (update + each.coupling * self.coupling.scale + step) / self._pull(here))
+            total += (stop - start) * ((bound + 2 * each.view) / (here + 1) ** growth) ** order
+            start = stop
+        return total
 
     def _settled(self, count: int) -> bool:
         """Whether q_t is what the tail says from `count` on: steps and coupling fall, so what holds once stays."""
@@ -144,7 +208,7 @@ class Fading:
         step, kept = float(self.step(now)[0]), 1 - self.weight * float(self.coupling(now)[0])
         return kept >= 0 and (not self.convex or step * self.smoothness <= 2 * kept)
 
-    def _why_endless(self, order: int, growth: float) -> str:
+    def _why(self, order: int, growth: float) -> str:
         u, v = self.coupling.power, self.step.power
         return (
             f"u < 1, {order} (1 + v - u + growth) > 1 and that contraction wins over smoothness: "
@@ -153,7 +217,7 @@ class Fading:
 
     def published(self) -> Fading:
         """The recursion (19) behind Theorem 5(i): every one of the t + 1 gradients is counted as if it differed."""
-        return replace(self, convex=False, strong_convexity=0.0, full=True)
+        return replace(self, convex=False, strong_convexity=0.0, full=True, rounding=Rounding())
 
 
 @lru_cache
@@ -171,7 +235,8 @@ def _distances(fading: Fading, count: int) -> Doubles:
         return _distances(fading, whole)
     t = np.arange(whole, dtype=np.int64)
     share = 1.0 if fading.full else 1.0 / (t + 1)
-    added = np.where(t < fading.delay, 0.0, fading.step(t + 1) * fading.change * share)
+    step, coupling, change = fading.step(t + 1), fading.coupling(t + 1), fading.change * (1 + fading.rounding.public)
+    added = np.where(t < fading.delay, 0.0, step * change * share + fading.rounding.apart(coupling, step))
     with np.errstate(over="ignore", invalid="ignore"):  # what grows without bound ends at infinity
         return _recursion(fading.contraction(t), added)
 
@@ -222,13 +287,15 @@ class Trace(Sensitivity):
         >>> round(Trace.of_views(mushrooms, 0.11, 112, order=2, count=None).l2, 2)  # Gaussian, rho_0 = 1
         3.78
         """
-        moved = _POWER_SLACK * fading.total(order, growth, count)
+        # Float32: (t+1)^growth, and with it the noise, may come out smaller by this share.
+        slack = 1 + 2.0**-16 * max(1.0, growth)
+        moved = slack * fading.total(order, growth, count)
         if not math.isfinite(moved):
             hint = "a sample's trace grows faster than it fades: take a smaller step, or features of a smaller bound"
             raise PrivacyError.of("step", str(fading.step), "one whose budget has a number", hint)
         views = size * (count or 0)
         l1 = math.sqrt(size) * moved + spacing * views if order == 1 else math.inf
-        l2 = math.sqrt(_POWER_SLACK * moved) + spacing * math.sqrt(views) if order == 2 else math.inf
+        l2 = math.sqrt(slack * moved) + spacing * math.sqrt(views) if order == 2 else math.inf
         return cls(l1, l2, fading, growth, size, spacing)
 
     def until(self, order: Literal[1, 2], count: int | None) -> Trace:
@@ -248,6 +315,10 @@ class Views(Independent):
     >>> [round(release.spent(t).epsilon(0.0), 1) for t in (1, 2000)], round(release.losses[0].epsilon(0.0), 1)
     ([19.6, 241.8], 270.0)
     """
+
+    def promises(self) -> tuple[str, ...]:
+        """What a sensitivity is that of."""
+        return ("the sensitivity is that of all views together",)
 
     def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
         """That of one release whose value moves as far as all views together."""

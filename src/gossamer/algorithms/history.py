@@ -22,18 +22,19 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.checks import check_positive
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Mechanism, pairs
-from gossamer.privacy import Budget, Clip, Law, Loss, NoiseSpec, Pure, Sensitivity
+from gossamer.privacy import Budget, Clip, Law, Loss, NoiseSpec, Pure, Sensitivity, Unit
+from gossamer.privacy.clip import check_bound
 from gossamer.problems import Block, LeastSquares, Logistic, Problem, Softmax
 from gossamer.problems.linear import ScalarLink
-from gossamer.problems.numerics import row_norms, shrink
+from gossamer.problems.numerics import arrived
 
 PICKS = "picks"
 COUNTED = 2**31 - 1
 """Samples that a counter holds; runs with more are refused."""
 _PRECISE = jax.lax.Precision.HIGHEST
+_ROUNDING = 2.0**-24  # float32: u, the relative error of one operation
 
 
 class Buffer(NamedTuple):
@@ -84,6 +85,24 @@ class History(ABC):
     def gradient(self, kept: Any, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
         """The mean of the clipped data gradients of all samples so far, without l2."""
 
+    @property
+    @abstractmethod
+    def largest_gradient(self) -> float:
+        """The largest norm of a sample's gradient, as exact arithmetic has it."""
+
+    @abstractmethod
+    def error(self, curvature: float, exchanges: int, batch: int) -> float:
+        """How far float32 puts a gradient from the exact one at most, wherever theta is in a bounded decision set.
+
+        Exact is the gradient at theta of samples as they are kept, with the norms of features that float32 gives. It is
+        computed at the high part of theta, a share of u = 2^-24 away.
+
+        Args:
+            curvature: the smoothness of a sample's data term.
+            exchanges: that there are at most.
+            batch: samples between two exchanges.
+        """
+
 
 @dataclass(frozen=True)
 class Exact(History):
@@ -116,6 +135,36 @@ class Exact(History):
         """Empty places hold zero features, and these have the gradient zero."""
         total = self.problem.clipped_data_gradient_sum(theta, Block(kept.x, kept.y), self.clip)
         return self._unless_full(kept, total / _at_least_one(kept.rows))
+
+    @property
+    def largest_gradient(self) -> float:
+        """The clip, with the roundings of clipping."""
+        assert self.clip is not None
+        return self.clip.sensitivity(Unit.SAMPLE, self.problem.dim).l2 / 2
+
+    def error(self, curvature: float, exchanges: int, batch: int) -> float:
+        """Scores, slopes and clipping of every row, and the sum of all rows.
+
+        A score is a sum of as many products as a sample has features, in any order. With theta and the clipped features
+        it is off by (features + 8) u |x| |theta|, and so the gradient by the curvature times (features + 8) u R:
+        clipping moves no two slopes apart. Slope, clip, product and mean are 32 operations on a gradient, with 8 for a
+        sigmoid. A softmax has one for every class, and slopes that are small differences of numbers up to 1, so that
+        there it is a share of the largest gradient before the clip. What a sum of rows adds is what `Clip.sensitivity`
+        counts for as many rows as the buffer has. Empty rows are zeros and round nothing.
+
+        >>> from gossamer.sets import L2Ball
+        >>> history = Exact(Logistic(112, feature_bound=1.0, domain=L2Ball(10.0)), Clip(l2=1.0), size=2000)
+        >>> f"{history.error(0.25, 2000, 1):.1e}"
+        '2.5e-05'
+        """
+        assert self.clip is not None
+        problem, clip = self.problem, self.clip
+        features = math.prod(problem.feature_shape)
+        outputs = problem.dim // features
+        largest = clip.norm if outputs == 1 else max(clip.norm, problem.lipschitz or 0.0)
+        all_rows, one = (clip.sensitivity(Unit.SAMPLE, problem.dim, rows=rows).l2 for rows in (self.size, 1))
+        scores = curvature * (features + 8) * _ROUNDING * problem.domain.radius
+        return scores + (32 + outputs) * _ROUNDING * largest + (all_rows - one) / (2 * self.size)
 
     def _unless_full(self, kept: Buffer, gradient: jax.Array) -> jax.Array:
         """Engines refuse a run that does not fit; a program that does not must not get a number."""
@@ -153,8 +202,8 @@ class Statistics(History):
 
     >>> history = Statistics(LeastSquares(1, feature_bound=1.0), None, slope=2.0, pull=2.0, label_bound=5.0)
     >>> kept = history.add(history.init(), Block(jnp.array([[1.0], [2.0]]), jnp.array([1.0, 30.0])))
-    >>> history.gradient(kept, jnp.zeros(1), {}).tolist()
-    [-6.0]
+    >>> round(history.gradient(kept, jnp.zeros(1), {}).item(), 3)
+    -6.0
     """
 
     slope: float
@@ -168,10 +217,10 @@ class Statistics(History):
         return Sums(outer, labelled, jnp.zeros((), jnp.int32))
 
     def add(self, kept: Sums, block: Block) -> Sums:
-        """Features are clipped to the problem's bound, labels to theirs."""
-        x = block.x * shrink(row_norms(block.x), self.problem.feature_bound)[:, None]
+        """Features are clipped to the problem's bound, labels to theirs; what is not finite counts as zero."""
+        x = arrived(block.x, self.problem.feature_bound)
         y = jnp.where(block.y == 1, 1.0, -1.0) if self.problem.classifies else block.y
-        y = jnp.clip(y, -self.label_bound, self.label_bound)
+        y = jnp.clip(jnp.where(jnp.isfinite(y), y, 0), -self.label_bound, self.label_bound)
         outer = pairs.add(kept.outer, jnp.matmul(x.T, x, precision=_PRECISE))
         labelled = pairs.add(kept.labelled, jnp.matmul(x.T, y, precision=_PRECISE))
         return Sums(outer, labelled, kept.rows + x.shape[0])
@@ -184,10 +233,25 @@ class Statistics(History):
 
     @property
     def largest_gradient(self) -> float:
-        """Of one sample: (slope R r + pull Y) R with features of norm R, decisions of norm r and labels up to Y."""
-        bound, radius = self.problem.feature_bound, self.problem.domain.radius
-        assert bound is not None
-        return bound * (self.slope * bound * radius + self.pull * self.label_bound)
+        """(slope R r + pull Y) R with features of norm R, decisions of norm r and labels up to Y."""
+        assert self.problem.feature_bound is not None
+        bound, radius = self.problem.feature_bound * norm_share(self.problem), self.problem.domain.radius
+        return bound * (self.slope * bound * radius + self.pull * self.label_bound) * (1 + 2.0**-22)
+
+    def error(self, curvature: float, exchanges: int, batch: int) -> float:
+        """Of the sums, and of what is made of them, all as shares of the largest gradient.
+
+        A product of two features, summed over a batch, is off by (batch + 1) u of its terms, and by u more where it is
+        fused into the sum of pairs. That sum is off by 2 u^2 of all its terms after each addition. The product with
+        theta sums d terms, and everything else is 8 operations. The matrix of all |x_i x_j| has the norm |x|^2, so that
+        these are shares of the sum of |x|^2 |theta|, and of |x| |y|.
+
+        >>> from gossamer.sets import L2Ball
+        >>> sums = least_squares_sums(LeastSquares(20, feature_bound=1.0, domain=L2Ball(5.0)), 3.0)
+        >>> f"{sums.error(2.0, 2000, 1):.1e}", f"{sums.error(2.0, COUNTED, 1):.1e}"
+        ('3.5e-05', '2.8e-04')
+        """
+        return self.largest_gradient * ((self.problem.dim + batch + 16) * _ROUNDING + 2 * exchanges * _ROUNDING**2)
 
     @property
     def smoothness(self) -> float:
@@ -238,7 +302,7 @@ def least_squares_sums(problem: Problem, label_bound: float | None) -> Statistic
         raise ConfigurationError("history", "statistics", "least squares", hint)
     if label_bound is None:
         raise ConfigurationError("label_bound", None, "a positive number", "labels are clipped to it on arrival")
-    return Statistics(_bounded(problem), None, 2.0, 2.0, check_positive("label_bound", label_bound))
+    return _summable(Statistics(_bounded(problem), None, 2.0, 2.0, check_bound("label_bound", label_bound)))
 
 
 def logistic_sums(problem: Problem) -> Statistics:
@@ -253,7 +317,7 @@ def logistic_sums(problem: Problem) -> Statistics:
         raise ConfigurationError("history", "polynomial", "logistic regression")
     bound = _bounded(problem).feature_bound
     assert bound is not None
-    return Statistics(problem, None, slope_error(bound * problem.domain.radius)[0], 0.5, 1.0)
+    return _summable(Statistics(problem, None, slope_error(bound * problem.domain.radius)[0], 0.5, 1.0))
 
 
 def slope_error(largest: float) -> tuple[float, float]:
@@ -293,6 +357,23 @@ def _bounded(problem: Problem) -> Problem:
         allowed = "a problem with a feature_bound and a bounded domain"
         raise ConfigurationError("problem", problem, allowed, "its largest gradient follows from them")
     return problem
+
+
+def norm_share(problem: Problem) -> float:
+    """By how much float32 may leave features longer than their bound: 1 and a little.
+
+    >>> 1 < norm_share(Logistic(3, feature_bound=1.0)) < 1 + 2**-15
+    True
+    """
+    return Clip(l2=1.0).sensitivity(Unit.SAMPLE, math.prod(problem.feature_shape)).l2 / 2
+
+
+def _summable(sums: Statistics) -> Statistics:
+    """Refuse bounds with which sums of as many samples as are counted could leave float32."""
+    if sums.largest_gradient * COUNTED > 1e38:
+        given, allowed = f"gradients of up to {sums.largest_gradient:.3g}", f"at most {1e38 / COUNTED:.3g}"
+        raise ConfigurationError("problem", given, allowed, "give a smaller feature_bound, label_bound or domain")
+    return sums
 
 
 def zero_rows_are_silent(problem: Problem) -> bool:

@@ -8,7 +8,7 @@ For t = 0, 1, ..., with theta_i(0) public and y_i(0) = theta_i(0) (start="noised
 
 lambda_t = lambda_0 / (t+1)^v, gamma_t = gamma_0 / (t+1)^u, w_ij the weights of the network, w_ii = -sum_j w_ij. What is
 played is an average of y_i, or y_i; never theta_i. A sample moves theta_i by less and less, and what all y_i together
-cost is a sum that converges: `fading` has the proof.
+cost is a sum that converges: `fading` has the proof, and `hidden` what float32 adds to it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.algorithms import hidden
 from gossamer.algorithms.endless_theorems import Setting
-from gossamer.algorithms.fading import Fading, Trace, Views
+from gossamer.algorithms.fading import Fading, Rounding, Trace, Views
 from gossamer.algorithms.history import (
     COUNTED,
     PICKS,
@@ -34,6 +35,7 @@ from gossamer.algorithms.history import (
     Statistics,
     least_squares_sums,
     logistic_sums,
+    norm_share,
     zero_rows_are_silent,
 )
 from gossamer.algorithms.promises import Calibration, require_one_bound
@@ -51,6 +53,7 @@ from gossamer.privacy import (
     NoiseSpec,
     Unit,
     budgets_of,
+    declared,
     no_guarantee,
 )
 from gossamer.problems import Block, Problem
@@ -66,14 +69,18 @@ _PICKS, _AVERAGING, _DELTA = 32, 3, 1e-5  # defaults of options that not every s
 _BEFORE = {"step": 0.0, "coupling": 0.0, "time": 1.0, "share": 0.0}  # at an exchange before the first sample
 
 
+_FADES = "a sample's trace in the parameters fades as the recursion says that the noise is scaled for"
+
+
 class State(NamedTuple):
     """What a learner remembers.
 
     Attributes:
         theta: the parameters, never released.
+        rest: what float32 cannot hold of theta.
         y: the parameters with noise, as last sent.
         average: of all y so far.
-        heard: sum_j P_ij y_j, as last heard.
+        said: the sum over others of P_ij y_j, as last heard.
         gradient: d(t), of all samples so far at theta.
         kept: the samples, or their sums.
         own: P_ii, the weight of its own message.
@@ -82,9 +89,10 @@ class State(NamedTuple):
     """
 
     theta: jax.Array
+    rest: jax.Array
     y: jax.Array
     average: jax.Array
-    heard: jax.Array
+    said: jax.Array
     gradient: jax.Array
     kept: Any
     own: jax.Array
@@ -117,15 +125,16 @@ class Endless(Learner):
 
     def init(self, identity: jax.Array) -> State:
         """All learners start at the same public point."""
-        start = jnp.asarray(self.problem.initial_decision())
+        start, own = jnp.asarray(self.problem.initial_decision()), jnp.asarray(self.own, jnp.float32)[identity]
         return State(
             theta=start,
+            rest=jnp.zeros(self.problem.dim),
             y=start,
             average=start,
-            heard=start,
+            said=start - own * start,
             gradient=jnp.zeros(self.problem.dim),
             kept=self.history.init(),
-            own=jnp.asarray(self.own, jnp.float32)[identity],
+            own=own,
             growth=jnp.asarray(self.growths, jnp.float32)[identity],
             private=self.mechanism.init(),
         )
@@ -137,20 +146,21 @@ class Endless(Learner):
 
     def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
         """theta(t+1), and y(t+1)."""
-        # sum over others of P_ij (y_j - theta): the own message is heard too, and is not what the paper adds.
-        pull = state.heard - state.theta - state.own * (state.y - state.theta)
-        gradient = self.problem.add_l2(state.gradient, state.theta)
-        moved = state.theta + now.public["coupling"] * pull - now.public["step"] * gradient
-        theta = self.problem.domain.project(moved)
+        coupling, step, domain = now.public["coupling"], now.public["step"], self.problem.domain
+        kept = (1 - state.own) * coupling + self.problem.l2 * step
+        update = kept * state.theta + step * state.gradient
+        pull = hidden.pulled(domain, state.said, coupling)
+        theta, rest = hidden.moved(domain, (state.theta, state.rest), pull, update)
         size = now.public["time"] ** state.growth
-        view, private = self.mechanism.release(state.private, theta / size, now.noise, now.grid)
+        scaled = declared(theta / size, _FADES)
+        view, private = self.mechanism.release(state.private, scaled, now.noise, now.grid)
         y = size * view
         average = state.average + now.public["share"] * (y - state.average)
-        return y, state._replace(theta=theta, y=y, average=average, private=private)
+        return y, state._replace(theta=theta, rest=rest, y=y, average=average, private=private)
 
     def listen(self, state: State, heard: jax.Array) -> State:
-        """sum_j P_ij y_j; what a failed link would have carried counts as the own y."""
-        return state._replace(heard=heard)
+        """What others said, out of sum_j P_ij y_j; what a failed link would have carried counts as the own y."""
+        return state._replace(said=heard - state.own * state.y)
 
 
 @dataclass(frozen=True)
@@ -221,7 +231,7 @@ def ldp_endless(
         sigma: the standard deviation of the noise at t = 0 instead, for all or for each; the budget follows from it.
         growth: varsigma, for all or for each: noise grows like (t+1)^varsigma.
         clip: what each sample's gradient is clipped to in Euclidean norm; not for sums.
-        horizon: samples that each learner will see at most; None: no end.
+        horizon: samples that each learner will see at most; None: as many as it can keep, or count: 2,147,483,647.
         buffer: samples that a learner can keep, by default as many as the horizon; a run that does not fit is refused.
         batch: samples between two exchanges.
         step: lambda_t, by default 1 / (t+1)^0.77.
@@ -256,8 +266,7 @@ def ldp_endless(
       theorems: ...
       noise on parameters: scale 8.21
       guarantee: Proven: over 2,000 steps, all other participants together, who see every message and every decision,
-      learn about one sample of one learner at most epsilon 2 and delta 1e-05; parameters are as if computed in exact
-      arithmetic.
+      learn about one sample of one learner at most epsilon 2 and delta 1e-05.
     """
     for field, given, choices in (
         ("noise", noise, Noise),
@@ -275,13 +284,18 @@ def ldp_endless(
             raise ConfigurationError(name, falling, "a Rate without a delay", "give delay=... for both")
     if check_count("batch", batch) > 1 and calibration == "published":
         raise ConfigurationError("batch", batch, "1 with calibration='published'", "(19) counts every gradient in full")
-    rounds = None if horizon is None else check_count("horizon", horizon, least=batch) // batch
+    early = int(start == "noised")
+    if horizon is not None:
+        check_count("horizon", horizon, least=batch, most=COUNTED - early)
     size = horizon if buffer is None else check_count("buffer", buffer, least=batch)
-    if check_count("delay", delay, least=0) >= (rounds or math.inf):
-        raise ConfigurationError("delay", delay, f"fewer exchanges than the horizon has, {rounds:,}")
     kept = _history(problem, history, clip, size, picks, label_bound)
+    room = kept.size if isinstance(kept, Exact) else COUNTED - early
+    horizon = room if horizon is None else horizon
+    rounds = horizon // batch
+    if check_count("delay", delay, least=0) >= rounds:
+        raise ConfigurationError("delay", delay, f"fewer exchanges than the horizon has, {rounds:,}")
     growths = tuple(check_positive("growth", one, zero=True) for one in _each("growth", growth, n))
-    trusted, constants = _constants(problem, kept, smoothness, batch)
+    trusted, constants = _constants(problem, kept, smoothness, batch, rounds)
     own = tuple(float(one) for one in network.sparse().diagonal())
     fadings = [Fading(rate, pull, weight=1 - weight, delay=delay, **constants) for weight in own]
     lacking = {
@@ -304,8 +318,7 @@ def ldp_endless(
     # A first message without data is counted like one more at the end. Message e then holds theta(e-1) with noise that
     # grew to e^growth and costs Phi_{e-1} / e^growth, the term before the one counted for it: no sum of first terms is
     # below what it stands for.
-    early = int(start == "noised")
-    mechanism = Views((problem.dim,), horizon=None if rounds is None else rounds + early, law=noise, name=_NAME)
+    mechanism = Views((problem.dim,), horizon=rounds + early, law=noise, name=_NAME)
     release = _calibrated(mechanism, fadings, growths, rounds, budgets, sigma, calibration, delta)
     public: dict[str, Public] = {
         "step": Delayed(rate, delay),
@@ -325,7 +338,7 @@ def ldp_endless(
         schedule=Phases((Segment(1, 0), Segment(COUNTED, batch))) if early else Every(batch),
         public=public,
         releases=(release, *_picking(kept)),
-        capacity=(kept.size if isinstance(kept, Exact) else COUNTED) // batch + early,
+        capacity=room // batch + early,
         parameters={
             "step": str(rate),
             "coupling": str(pull),
@@ -389,30 +402,39 @@ def _history(
     return Exact(problem, bounded, size)
 
 
-def _constants(problem: Problem, kept: History, smoothness: float | None, batch: int) -> tuple[str, dict[str, Any]]:
+def _constants(
+    problem: Problem, kept: History, smoothness: float | None, batch: int, rounds: int
+) -> tuple[str, dict[str, Any]]:
     """Why the losses are believed to be smooth (empty: nothing says so), and what the recursion needs to know."""
     known: float | None
     if isinstance(kept, Statistics):
-        change, known, convex = 2 * kept.largest_gradient * (1 + 2.0**-16), kept.smoothness, True
+        known, convex = kept.smoothness, True
     else:
         assert kept.clip is not None
-        change, known = kept.clip.sensitivity(Unit.SAMPLE, problem.dim).l2, problem.smoothness
+        known = problem.smoothness
         never = problem.lipschitz is not None and problem.lipschitz <= kept.clip.norm
         # A clipped slope of one inner product still grows with it; a clipped vector need not be a gradient.
         convex = problem.strong_convexity is not None and (problem.scalar_link or never)
     if smoothness is not None and known is not None:
         raise ConfigurationError("smoothness", smoothness, f"None: the problem knows it, {known:g}")
-    if smoothness is None and known is None:
+    trusted = "gossamer.problems: feature_bound" if known is not None else ""
+    known = smoothness if known is None else known
+    if known is None:
         hint = (
             "without it nothing bounds what a sample leaves behind: give the problem a feature_bound, or a smoothness"
         )
         raise PrivacyError.of("smoothness", None, "a smooth loss", hint)
-    trusted = "gossamer.problems: feature_bound" if known is not None else ""
+    curvature, largest = (known - problem.l2) * norm_share(problem) ** 2, kept.largest_gradient
+    rounding = Rounding()
+    if hidden.counted(problem.domain):
+        error = kept.error(curvature, rounds, batch)
+        rounding = hidden.rounding(problem.domain, problem.dim, problem.l2, largest, error)
     return trusted, {
-        "change": change / batch,
-        "smoothness": known if known is not None else smoothness,
+        "change": 2 * largest / batch,
+        "smoothness": problem.l2 + curvature,
         "strong_convexity": problem.l2,
         "convex": convex,
+        "rounding": rounding,
     }
 
 
@@ -420,7 +442,7 @@ def _calibrated(
     mechanism: Views,
     fadings: Sequence[Fading],
     growths: Sequence[float],
-    rounds: int | None,
+    rounds: int,
     budgets: Budget | Sequence[Budget] | None,
     sigma: float | Sequence[float] | None,
     calibration: Calibration,
@@ -444,9 +466,8 @@ def _calibrated(
     given = budgets_of(budgets, learners)
     if calibration == "tight":
         return mechanism.calibrate(traces, given)
-    if rounds is None or mechanism.law != "laplace":
-        hint = "Theorem 5(i) has Laplace noise and a number of iterations"
-        raise ConfigurationError("calibration", calibration, "'tight' here", hint)
+    if mechanism.law != "laplace":
+        raise ConfigurationError("calibration", calibration, "'tight' here", "Theorem 5(i) has Laplace noise")
     given = given * learners if len(given) == 1 else given
     least = min(fading.weight for fading in fadings)  # the paper's w bar, for everybody
     each = [replace(fading, weight=least).published() for fading in fadings]
@@ -455,9 +476,7 @@ def _calibrated(
     return mechanism.at_scale(traces, **{_NAME: chosen})
 
 
-def _promise(
-    release: Calibrated[Views], kept: History, trusted: str, horizon: int | None, publish: Publish
-) -> Guarantee:
+def _promise(release: Calibrated[Views], kept: History, trusted: str, horizon: int, publish: Publish) -> Guarantee:
     if publish == "raw":
         return no_guarantee("the parameters themselves are played, and the messages tell everything else about them")
     clipped = (
@@ -471,11 +490,17 @@ def _promise(
     whole = Assumption(
         "a gradient is the mean over all samples", "" if isinstance(kept, Sampled) else "gossamer.algorithms.history"
     )
-    loose = [one.claim for one in (smooth, whole) if not one.enforced]
-    exact = "parameters are as if computed in exact arithmetic"
+    counted = hidden.counted(kept.problem.domain)
+    rounded = Assumption(
+        "every rounding of float32 is counted, whatever is heard"
+        if counted
+        else f"parameters in {kept.problem.domain} are computed without rounding (an L2Ball or a Box would count it)",
+        "gossamer.algorithms.hidden" if counted else "",
+    )
+    loose = [one.claim for one in (smooth, whole, rounded) if not one.enforced]
     return Guarantee(
         basis="heuristic" if loose else "proven",
-        reason="; ".join([f"nothing makes it true that {claim}" for claim in loose] + [exact]),
+        reason="; ".join(f"nothing makes it true that {claim}" for claim in loose),
         losses=release.losses,
         deltas=release.deltas,
         unit=Unit.SAMPLE,
@@ -486,7 +511,7 @@ def _promise(
             clipped,
             smooth,
             whole,
-            Assumption("what is sent and played are functions of noised parameters", f"{__name__}.Endless.speak"),
+            rounded,
         ),
         proof="docs/algorithms/ldp_endless.md",
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from gossamer import problems, sets, topology
 from gossamer.algorithms import dsgd, ldp_endless, pdop
 from gossamer.algorithms.fading import Fading, Trace, Views
-from gossamer.algorithms.history import History
-from gossamer.algorithms.ldp_endless import Endless, Noise
+from gossamer.algorithms.ldp_endless import Averaging, Endless, Noise, State
 from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN
 from gossamer.auditing.views import Statistic, View, log_ratio
-from gossamer.core import Algorithm, Every, Rate
+from gossamer.core import Algorithm, Every, Now, Rate
 from gossamer.privacy import Budget, Gaussian, Law
 from gossamer.problems import Block
 from gossamer.streams import Stream, smooth_cycle_logistic
@@ -42,38 +41,42 @@ PAIR = topology.complete(2)
 def hidden(algorithm: Algorithm, stream: Stream, messages: Any, learner: int) -> Floats:
     """theta(1), theta(2), ... of one learner with these data, if this was said: axes (run, exchange, coordinate).
 
+    By its own program, with all its roundings.
+
     >>> case = first_sample("laplace", horizon=2)
     >>> hidden(case.algorithm, case.stream, np.zeros((1, 2, 2, 1)), learner=0)[0, :, 0].round(3)
     array([-1.   , -0.975])
     """
     assert isinstance(algorithm.topology, Topology)
     assert isinstance(algorithm.learner, Endless)
-    problem, history, weights = algorithm.problem, algorithm.learner.history, algorithm.topology.matrix()[learner]
-    said = np.asarray(messages, np.float64)
-    start = np.asarray(problem.initial_decision(), np.float64)
-    y = np.broadcast_to(start, (len(said), *said.shape[2:]))
-    theta, kept, path, batch = y[:, learner], history.init(), [], _batch(algorithm)
-    for t in range(said.shape[1]):
-        new = Block(*(jnp.asarray(leaf[:, learner]) for leaf in stream.read(t * batch, (t + 1) * batch)))
-        kept = history.add(kept, new)
-        gradient = np.asarray(_gradients(history, kept, jnp.asarray(theta, jnp.float32)), np.float64)
-        step, coupling = (float(algorithm.public[name](np.array([t + 1]))[0]) for name in ("step", "coupling"))
-        pull = np.tensordot(y, weights, (1, 0)) - theta - weights[learner] * (y[:, learner] - theta)
-        moved = theta + coupling * pull - step * (gradient + problem.l2 * theta)
-        theta, y = _projected(algorithm, moved), said[:, t]
-        path.append(theta)
-    return np.stack(path, axis=1)
+    said, batch = jnp.asarray(messages, jnp.float32), _batch(algorithm)
+    exchanges = np.arange(said.shape[1])
+    constant, _ = algorithm.mixing.prepare(algorithm.topology, exchanges)
+    heard = jax.vmap(jax.vmap(lambda each: algorithm.mixing.mix(constant, {}, each)[learner]))(said)
+    read = stream.read(0, len(exchanges) * batch)
+    blocks = Block(*(leaf[:, learner].reshape(len(exchanges), batch, *leaf.shape[2:]) for leaf in read))
+    public = {name: values(exchanges + 1).astype(np.float32) for name, values in algorithm.public.items()}
+    return np.asarray(
+        _replayed(algorithm.learner, jnp.asarray(learner), blocks, public, said[:, :, learner], heard), np.float64
+    )
 
 
-@partial(jax.jit, static_argnames="history")
-def _gradients(history: History, kept: Any, theta: jax.Array) -> jax.Array:
-    return jax.vmap(lambda one: history.gradient(kept, one, {}))(theta)
+@partial(jax.jit, static_argnames="learner")
+def _replayed(
+    learner: Endless, identity: jax.Array, blocks: Block, public: Any, said: jax.Array, heard: jax.Array
+) -> Any:
+    silence = {name: jnp.zeros(spec.shape) for name, spec in learner.noise.items()}
 
+    def exchange(state: State, given: Any) -> tuple[State, jax.Array]:
+        block, public, said, heard = given
+        now = Now(public, silence, {})
+        _, state = learner.speak(learner.learn(state, block, now), now)
+        return learner.listen(state._replace(y=said), heard), state.theta
 
-def _projected(algorithm: Algorithm, points: Floats) -> Floats:
-    """Unchanged, in all digits, where every point is in the set."""
-    near = np.asarray(jax.vmap(algorithm.problem.domain.project)(jnp.asarray(points, jnp.float32)), np.float64)
-    return np.where(np.abs(near - points) <= 1e-5 * np.maximum(1, np.abs(points)), points, near)
+    def path(said: jax.Array, heard: jax.Array) -> jax.Array:
+        return jax.lax.scan(exchange, learner.init(identity), (blocks, public, said, heard))[1]
+
+    return jax.vmap(path)(said, heard)
 
 
 def _scales(algorithm: Algorithm, learner: int, exchanges: int) -> Floats:
@@ -148,19 +151,21 @@ def _attacked(algorithm: Algorithm, pair: Pair, learner: int = 0, **options: Any
 
 
 def first_sample(
-    law: Noise, *, horizon: int | None, steps: int | None = None, learner: int = 0, budgets: Any = None, **options: Any
+    law: Noise, *, horizon: int, steps: int | None = None, learner: int = 0, budgets: Any = None, **options: Any
 ) -> Case:
     """Two learners, linear losses: the first gradient of one of them is 1 or -1.
 
     >>> round(first_sample("laplace", horizon=3, delay=1).supremum, 3)
     1.0
     """
-    length = steps or horizon
-    assert length is not None
-    given = BUDGETS[law] if budgets is None else budgets
+    length, given = steps or horizon, BUDGETS[law] if budgets is None else budgets
     settings: dict[str, Any] = {"clip": CLIP, "horizon": horizon, "buffer": length, "noise": law} | options
-    algorithm = ldp_endless(problems.Linear(1), PAIR, budgets=given, **settings)
+    algorithm = ldp_endless(_linear(10.0), PAIR, budgets=given, **settings)
     return _attacked(algorithm, _one_changed(length, learner), learner)
+
+
+def _linear(radius: float) -> problems.Problem:
+    return problems.Linear(1, domain=sets.L2Ball(radius))
 
 
 def published_noise() -> Case:
@@ -220,6 +225,65 @@ def moved_target() -> Case:
     moved = y.copy()
     moved[0, learner] = -1.0
     return _attacked(algorithm, (samples(x, y), samples(x, moved)), learner)
+
+
+HUGE = 2.0**40
+"""The radius of a set that is as good as unbounded: float32 numbers of that size are 2^17 apart."""
+
+
+@dataclass(frozen=True)
+class Steered(Averaging):
+    """A learner with an active neighbour: all that one can do to it is to choose what it hears.
+
+    Attributes:
+        said: by the neighbour before the first exchange, the second, ..., whatever is said to it.
+    """
+
+    said: tuple[float, ...]
+
+    def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
+        """After the neighbour's message, whatever was heard."""
+        chosen = jnp.asarray(self.said, jnp.float32)[now.public["time"].astype(int) - 2]
+        return super().speak(state._replace(said=jnp.full_like(state.said, (1 - state.own) * chosen)), now)
+
+
+def active_neighbour(radius: float = HUGE) -> Case:
+    """A neighbour that steers theta to 4096, and then says 3 * 2^36, within what a frame carries.
+
+    Half of that minus theta is a tie between two float32 numbers: the sample decides which of them it is, and they are
+    8,192 apart. Where roundings are not counted, the next message tells them apart.
+
+    >>> case = active_neighbour()
+    >>> case.algorithm.guarantee.epsilon <= 1 and case.supremum < 0.001
+    True
+    """
+    options: dict[str, Any] = {
+        "clip": CLIP,
+        "horizon": 3,
+        "noise": "gaussian",
+        "growth": 0.0,
+        "coupling": Rate(0.5, 0.0),
+    }
+    algorithm = ldp_endless(_linear(radius), PAIR, budgets=Budget(1.0, 1e-5), **options)
+    made = algorithm.learner
+    assert isinstance(made, Averaging)
+    fields = {name: getattr(made, name) for name in ("problem", "history", "mechanism", "own", "growths")}
+    steered = replace(algorithm, learner=Steered(**fields, said=(0.0, 16384.0, 3 * 2.0**36)))
+    return _attacked(steered, _one_changed(3))
+
+
+def loud_neighbour(radius: float = HUGE) -> Case:
+    """Honest learners with noise of 20 and 10^9: what is heard of the other has float32 digits of 32 and more.
+
+    In exact arithmetic four exchanges cost 0.658. In a set that is not huge, what is heard is cut, and they do.
+
+    >>> [f"{loud_neighbour(radius).algorithm.guarantee.epsilons[0]:.3g}" for radius in (100.0, HUGE)]
+    ['0.658', '7.67e+09']
+    """
+    options: dict[str, Any] = {"clip": CLIP, "horizon": 4, "noise": "gaussian", "growth": 0.0}
+    algorithm = ldp_endless(_linear(radius), PAIR, sigma=(20.0, 1e9), **options)
+    pair = _one_changed(4)
+    return Case(algorithm, *pair, transcript_ratio(algorithm, pair, 0))
 
 
 def raw_parameters() -> Case:
@@ -339,7 +403,9 @@ ATTACKS: tuple[Attack, ...] = (
     _first("own growth", "one learner's noise", "gaussian", horizon=3, learner=1, growth=(0.3, 0.0)),
     _first("delayed", "samples gathered first", "laplace", horizon=3, delay=1),
     # Noise that grows so fast that nearly all is lost at the beginning.
-    _first("endless", "an endless horizon", "laplace", horizon=None, steps=3, growth=5.0),
+    _first("long horizon", "a horizon of 10,000", "laplace", horizon=10_000, steps=3, growth=5.0),
+    Attack("active neighbour", "rounding of what is heard", "probe", active_neighbour, 3_000),
+    Attack("loud neighbour", "rounding of honest noise", "probe", loud_neighbour),
     Attack("flipped label", "two exchanges", "realistic", partial(flipped_label, "laplace")),
     Attack("flipped label", "two exchanges", "realistic", partial(flipped_label, "gaussian")),
     Attack("moved target", "a whole transcript", "realistic", moved_target),
