@@ -10,6 +10,7 @@ import builtins
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from gossamer import data
 from gossamer.data import Dataset
 from gossamer.data.recipes import CIFAR10, LETTER, MNIST, MUSHROOMS, POKER, RECIPES
 from gossamer.data.sources import Recipe, load
-from gossamer.errors import DataError
+from gossamer.errors import ConfigurationError, DataError
 
 REAL = Path(__file__).parents[2] / "shared" / "data"
 LOADERS: dict[str, Callable[..., Dataset]] = {
@@ -63,12 +64,51 @@ def test_digits() -> None:
     assert set(np.unique(digits.y_train)) == set(range(10))
 
 
-def test_breast_cancer_is_standardised_with_training_statistics() -> None:
-    tumours = data.breast_cancer()
+def test_breast_cancer_is_standardised_with_training_statistics_where_that_is_asked_for() -> None:
+    tumours = data.breast_cancer("standardised")
+    assert tumours.scaling == "standardised"
+    assert "scaling='standardised'" in repr(tumours)
     assert (tumours.x_train.shape, tumours.x_test.shape) == ((455, 30), (114, 30))
     assert np.allclose(tumours.x_train.mean(axis=0), 0, atol=1e-5)
     assert np.allclose(tumours.x_train.std(axis=0), 1, atol=1e-5)
     assert not np.allclose(tumours.x_test.std(axis=0), 1, atol=1e-2)
+
+
+def test_features_of_a_record_are_computed_from_that_record_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another record, as far out as can be, changes no row but its own; standardised it changes all."""
+    import sklearn.datasets
+
+    bunch = sklearn.datasets.load_breast_cancer()
+    other = replaced(bunch.data)
+
+    def rows(scaling: str, features: np.ndarray) -> np.ndarray:
+        monkeypatch.setattr(
+            sklearn.datasets, "load_breast_cancer", lambda: SimpleNamespace(**bunch | {"data": features})
+        )
+        tumours = data.breast_cancer(scaling)
+        return np.concatenate([tumours.x_train, tumours.x_test])
+
+    changed = {s: (rows(s, bunch.data) != rows(s, other)).any(axis=1).sum() for s in ("public", "standardised")}
+    assert changed == {"public": 1, "standardised": 569}
+    assert np.abs(rows("public", other)).max() == 1
+    with pytest.raises(ConfigurationError, match="scaling: got 'private'; allowed: 'public' or 'standardised'"):
+        data.breast_cancer("private")  # type: ignore[arg-type]
+
+
+def replaced(features: np.ndarray) -> np.ndarray:
+    """With another first record of the training part."""
+    other = features.copy()
+    other[np.random.RandomState(2024).permutation(len(features))[0]] = 1e6
+    return other
+
+
+def test_public_ranges_hold_nearly_all_of_the_data() -> None:
+    """Else values would be cut off, and little were left to learn from."""
+    tumours = data.breast_cancer()
+    at_an_end = np.abs(tumours.x_train) == 1
+    assert at_an_end.mean() < 0.03
+    assert at_an_end.mean(axis=0).max() < 0.08
+    assert (tumours.x_train.std(axis=0) > 0.2).all()
 
 
 @pytest.mark.parametrize("make", [data.digits, data.breast_cancer])
@@ -272,29 +312,39 @@ def test_available_names_every_loader() -> None:
 # ---------------------------------------------------------------- the real files, where they are
 
 
-def test_real_files_have_the_documented_sizes() -> None:
-    sizes = {
-        "mushrooms": (6_000, 2_124),
-        "letter": (15_000, 5_000),
-        "poker": (25_010, 99_999),
-        "mnist": (60_000, 10_000),
-        "cifar10": (10_000, 2_000),
-    }
-    for recipe in (recipe for recipe in RECIPES if (REAL / recipe.file).exists()):
-        loaded = LOADERS[recipe.name](REAL)
-        assert (len(loaded.x_train), len(loaded.x_test)) == sizes[recipe.name]
-        assert len(np.unique(loaded.y_train)) == recipe.classes
-        assert loaded.x_train.max() == 1.0
+SIZES = {
+    "mushrooms": (6_000, 2_124),
+    "letter": (15_000, 5_000),
+    "poker": (25_010, 99_999),
+    "mnist": (60_000, 10_000),
+    "cifar10": (10_000, 2_000),
+}
+
+
+def need(recipe: Recipe) -> Path:
+    """The real file of a data set; without it the test is skipped, and says how to get it."""
+    file = REAL / recipe.file
+    if not file.exists():
+        pytest.skip(f"no {file}: {recipe.needs} (docs/streams-and-data.md)")
+    return file
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_real_files_have_the_documented_sizes(recipe: Recipe) -> None:
+    need(recipe)
+    loaded = LOADERS[recipe.name](REAL)
+    assert (len(loaded.x_train), len(loaded.x_test)) == SIZES[recipe.name]
+    assert len(np.unique(loaded.y_train)) == recipe.classes
+    assert loaded.x_train.max() == 1.0
 
 
 def test_openml_conversion_gives_back_the_real_mushrooms() -> None:
-    for file in [REAL / MUSHROOMS.file] * (REAL / MUSHROOMS.file).exists():
-        with np.load(file) as real:
-            names = [str(name).split("=") for name in real["feature_names117"]]
-            wide, narrow, labels = real["x117"], real["x"], real["y"]
-        columns: dict[str, Any] = {attribute: np.full(len(wide), "", dtype=object) for attribute, _ in names}
-        for number, (attribute, value) in enumerate(names):
-            columns[attribute][wide[:, number] == 1] = value
-        raw = MUSHROOMS.convert(pandas.DataFrame(columns), pandas.Series(np.where(labels, "p", "e")))
-        assert np.array_equal(raw["x"], narrow)
-        assert np.array_equal(raw["y"], labels)
+    with np.load(need(MUSHROOMS)) as real:
+        names = [str(name).split("=") for name in real["feature_names117"]]
+        wide, narrow, labels = real["x117"], real["x"], real["y"]
+    columns: dict[str, Any] = {attribute: np.full(len(wide), "", dtype=object) for attribute, _ in names}
+    for number, (attribute, value) in enumerate(names):
+        columns[attribute][wide[:, number] == 1] = value
+    raw = MUSHROOMS.convert(pandas.DataFrame(columns), pandas.Series(np.where(labels, "p", "e")))
+    assert np.array_equal(raw["x"], narrow)
+    assert np.array_equal(raw["y"], labels)

@@ -16,22 +16,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gossamer import Budget, algorithms, problems, simulate, topology
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.privacy import Assumption, Guarantee
+from gossamer.problems import Block
 from gossamer.streams import (
+    ArrayStream,
+    Experts,
+    Generated,
     Stream,
     blend,
     common,
+    drifting_experts,
     from_arrays,
     from_file,
     from_iterators,
+    hard_experts,
     heterogeneous_logistic,
+    hidden_expert,
     linear_regression,
+    mirrored,
     poker_hands,
     poker_label,
     random_signs,
     read_records,
+    realizable_experts,
     sequence,
     smooth_cycle_logistic,
+    stochastic_experts,
 )
 
 SIGMAS = 5.0
@@ -155,12 +167,65 @@ def test_the_seed_decides(name: str) -> None:
 def test_no_record_occurs_more_often_than_declared(records, learners, copies, passes, shuffle, partition):
     skew = {"skew": 0.5, "rest": "all"} if partition == "label-skew" else {}
     options = {"copies": copies, "passes": passes, "shuffle": shuffle, "seed": 0, **skew}
+    options["public_labels"] = partition != "iid"
     stream = from_arrays(*numbered(records), learners, partition, **options)
     seen = Counter(itertools.chain.from_iterable(dealt(stream)))
     assert max(seen.values()) <= stream.occurrences == copies * passes
     if partition == "iid" and records * copies % learners == 0:
         assert set(seen.values()) == {copies * passes}  # nothing is left over, so the bound is attained
         assert len(seen) == records
+
+
+@property_test
+@given(
+    learners=st.integers(2, 5),
+    copies=st.integers(1, 3),
+    passes=st.integers(1, 3),
+    shuffle=st.booleans(),
+    partition=st.sampled_from(["iid", "by-label", "label-skew"]),
+    record=st.integers(0, 39),
+)
+def test_a_replaced_record_changes_no_more_samples_than_declared(learners, copies, passes, shuffle, partition, record):
+    """Whatever changes of it where the deal is even; where labels are public, all but its label."""
+    skew = {"skew": 0.5} if partition == "label-skew" else {}
+    options = {"copies": copies, "passes": passes, "shuffle": shuffle, "seed": 0, **skew}
+    x, y = numbered(40)
+    other_x, other_y = x.copy(), y.copy()
+    other_x[record] = -1
+    other_y[record] = y[record] if skew or partition == "by-label" else 1 - y[record]
+    options["public_labels"] = partition != "iid"
+    one, other = (from_arrays(*records, learners, partition, **options) for records in ((x, y), (other_x, other_y)))
+    assert 1 <= differences(one, other) <= one.occurrences
+    assert one.public_labels == (partition != "iid")
+    assert one.promises == ()
+
+
+def differences(one: Stream, other: Stream) -> int:
+    assert one.length is not None
+    assert one.length == other.length
+    ours, theirs = one.read(0, one.length), other.read(0, one.length)
+    return int((np.any(ours.x != theirs.x, axis=-1) | (ours.y != theirs.y)).sum())
+
+
+@pytest.mark.parametrize(("partition", "options"), [("by-label", {}), ("label-skew", {"skew": 0.5})])
+def test_a_deal_that_looks_at_private_labels_claims_nothing_per_record(partition, options) -> None:
+    """One other label moves records to other learners: many more samples differ than the record has."""
+    (x, y), changed = numbered(400, classes=2), numbered(400, classes=2)[1]
+    changed[0] = 1 - y[0]
+    one, other = (from_arrays(x, labels, 4, partition, seed=0, **options) for labels in (y, changed))
+    steps = min(one.length, other.length)
+    assert differences(one.head(steps), other.head(steps)) > 50
+    assert one.occurrences is None
+    for stream in (one.head(9), sequence(one, one), mirrored(one), blend(one, one, start=1, stop=9, seed=0)):
+        assert stream.occurrences is None
+    algorithm = algorithms.pd_ogd(problems.Linear(1), topology.ring(4), budget=Budget(1.0), clip=1.0, step=1.0)
+    promise = simulate(algorithm, one, 9, seed=0).guarantee
+    assert promise.per_record() is None
+    assert "nothing is claimed per record" in promise.sentence()
+    public = from_arrays(x, y, 4, partition, seed=0, passes=3, public_labels=True, **options)
+    promise = simulate(algorithm, public, 9, seed=0).guarantee
+    assert "per record, which occurs up to 3 times and whose label is public, epsilon 3;" in promise.sentence()
+    assert promise.per_record().basis == "proven"
 
 
 @property_test
@@ -301,6 +366,7 @@ def test_records_that_cannot_be_used(x: object, y: object, text: str) -> None:
         ("rest", {"partition": "label-skew", "skew": 0.5, "rest": "none"}),
         ("rest", {"partition": "label-skew", "skew": 0.5, "learners": 1}),
         ("partition", {"partition": "by-label", "y": np.linspace(0, 1, 12)}),
+        ("public_labels", {"public_labels": True}),
     ],
 )
 def test_settings_of_from_arrays(field: str, options: dict) -> None:
@@ -340,9 +406,71 @@ def test_drift_between_the_same_records_adds_up_occurrences() -> None:
     for stream in (sequence(first, second), blend(first, second, start=0, stop=10, seed=0)):
         seen = Counter(itertools.chain.from_iterable(dealt(stream)))
         assert max(seen.values()) == stream.occurrences == 2
-    assert sequence(first, second, disjoint=True).occurrences == 1
     live = from_iterators([iter([])] * 4)
     assert sequence(first, live).occurrences is None
+
+
+def test_disjoint_parts_are_a_promise_on_which_claims_per_record_rest() -> None:
+    first, second = from_arrays(*numbered(40), 4, seed=0), from_arrays(*numbered(40), 4, seed=1)
+    algorithm = algorithms.pd_ogd(problems.Linear(1), topology.ring(4), budget=Budget(1.0), clip=1.0, step=1.0)
+    if_so = "per record, epsilon 1, if no record is in two of the streams, which nothing checks"
+    told = (sequence(first, second, disjoint=True), blend(first, second, start=0, stop=9, seed=0, disjoint=True))
+    for stream in (*told, told[0].head(15), sequence(told[0], random_signs(4, 1, seed=0), disjoint=True)):
+        assert stream.occurrences == 1
+        promise = simulate(algorithm, stream, 10, seed=0).guarantee
+        assert promise.basis == "proven"  # one occurrence rests on nothing of the kind
+        assert if_so in promise.sentence()
+        assert "assumes, per record: no record is in two of the streams (not enforced)" in promise.explain()
+        record = promise.per_record()
+        assert record.basis == "heuristic"
+        assert record.assumptions[-1] == Assumption("no record is in two of the streams")
+        assert Guarantee.from_json(promise.to_json()) == promise
+    assert mirrored(told[0]).promises == told[0].promises
+    assert sequence(first, second).promises == ()
+
+
+class Own(Stream):
+    """Somebody's own stream, which says what it likes."""
+
+    learners, length, shared, occurrences, description, features = 4, None, False, 1, "mine", (1,)
+
+    def _read(self, start: int, stop: int) -> Block:
+        return Block(np.ones((stop - start, 4, 1), np.float32), np.zeros((stop - start, 4), np.float32))
+
+
+def test_what_a_stream_from_outside_says_of_its_records_is_a_promise() -> None:
+    def draw(rng: np.random.Generator, steps: int) -> tuple[np.ndarray, ...]:
+        return np.ones((steps, 4, 1), np.float32), np.zeros((steps, 4), np.float32)
+
+    x, y = numbered(20)
+    played = ArrayStream(x, y, np.arange(20).reshape(5, 4), learners=4, occurrences=1, description="mine")
+    drawn = Generated(draw, learners=4, features=(1,), seed=0, description="mine")
+    losses = Experts(lambda rng, steps: np.ones((steps, 4, 2)), learners=4, experts=2, seed=0, description="mine")
+    for stream in (Own(), Own().head(5), played, drawn, losses, mirrored(drawn)):
+        assert [promise.claim for promise in stream.promises] == ["no record changes more samples than the stream says"]
+    ours = (from_arrays(x, y, 4, seed=0), common(x, y), poker_hands(4, seed=0), *(make() for make in ALIKE.values()))
+    assert {stream.promises for stream in ours} == {()}
+
+
+ALIKE = {
+    "hard": lambda: hard_experts(5, 8, seed=1),
+    "drifting": lambda: drifting_experts(5, 8, period=7, seed=1),
+    "stochastic": lambda: stochastic_experts(5, 8, seed=1),
+    "realizable": lambda: realizable_experts(5, 8, seed=1),
+    "hidden": lambda: hidden_expert(5, 8, seed=1),
+    "heterogeneous": lambda: heterogeneous_logistic(5, 8, 0.5, 0.5, seed=1),
+    "signs": lambda: random_signs(5, 8, seed=1),
+    "cycle": lambda: smooth_cycle_logistic(5, 8, seed=1),
+    "poker": lambda: poker_hands(5, seed=1),
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(ALIKE) - {"hidden"}))  # whose vectors are all the same
+def test_a_vector_that_several_learners_see_occurs_at_each_of_them(name: str) -> None:
+    stream = ALIKE[name]()
+    x = stream.read(0, 500).x
+    together = int((x == x[:, :1]).all(axis=(0, 2)).sum())  # learners whose vectors are always those of the first
+    assert stream.occurrences == together == (5 if name in ("hard", "drifting") else 1)
 
 
 def test_blend_probability_rises_linearly() -> None:
@@ -537,11 +665,11 @@ def test_random_hands_are_uniform() -> None:
     assert np.array_equal(poker_hands(3, seed=0, scaled=True).read(0, 9).x, block.x[:9] / np.float32(13))
 
 
-def test_labels_agree_with_the_uci_file_where_it_is() -> None:
-    for file in [REAL_POKER] * REAL_POKER.exists():
-        with np.load(file) as real:
-            for part in ("train", "test"):
-                assert np.array_equal(poker_label(real[f"x_{part}"]), real[f"y_{part}"])
+@pytest.mark.skipif(not REAL_POKER.exists(), reason=f"no {REAL_POKER}: put the UCI data there to check the labels")
+def test_labels_agree_with_the_uci_file() -> None:
+    with np.load(REAL_POKER) as real:
+        for part in ("train", "test"):
+            assert np.array_equal(poker_label(real[f"x_{part}"]), real[f"y_{part}"])
 
 
 def test_cards_of_the_wrong_shape() -> None:

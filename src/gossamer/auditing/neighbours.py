@@ -17,8 +17,10 @@ from gossamer.streams import Stream
 _SLACK = 1 + 1e-6  # float32 values whose difference rounds up are no wider apart than was said
 
 
-def changed_learners(stream: Stream, neighbour: Stream, steps: int, unit: Unit) -> tuple[int, ...]:
+def changed_learners(stream: Stream, neighbour: Stream, steps: int, unit: Unit | None) -> tuple[int, ...]:
     """The learners (or places in a common batch) whose data differ; refused where that is not one unit.
+
+    Without a unit any samples may differ: how many of them one record changes is then what is audited.
 
     >>> from gossamer import streams
     >>> one, other = (streams.from_arrays([[0.0], [x]], [0, 0], 2, seed=0, shuffle=False) for x in (1.0, 2.0))
@@ -29,16 +31,26 @@ def changed_learners(stream: Stream, neighbour: Stream, steps: int, unit: Unit) 
         ...
     gossamer.errors.ConfigurationError: neighbour: got '0 changed samples'; allowed: one sample ...
     """
+    changed = changed_samples(stream, neighbour, steps)
+    if not (_ONE_UNIT[unit](changed) if unit else changed.any()):
+        allowed = f"{unit or 'at least one sample'} changed within the {steps:,} steps of the audit"
+        raise ConfigurationError("neighbour", f"{changed.sum():,} changed samples", allowed)
+    return tuple(np.flatnonzero(changed.any(axis=0)).tolist())
+
+
+def changed_samples(stream: Stream, neighbour: Stream, steps: int) -> NDArray[np.bool_]:
+    """Which samples of the first steps differ, axes (step, learner or place in a common batch).
+
+    >>> from gossamer import streams
+    >>> one, other = (streams.from_arrays([[0.0], [x]], [0, 0], 2, seed=0, shuffle=False) for x in (1.0, 2.0))
+    >>> changed_samples(one, other, 1)
+    array([[False,  True]])
+    """
     ours, theirs = stream.read(0, steps), neighbour.read(0, steps)
     if ours.x.shape != theirs.x.shape:
         raise ConfigurationError("neighbour", theirs.x.shape, f"samples of shape {ours.x.shape}, as in the stream")
     features = np.any((ours.x != theirs.x).reshape(*ours.y.shape, -1), axis=-1)
-    changed = features | (ours.y != theirs.y)
-    if not _ONE_UNIT[unit](changed):
-        raise ConfigurationError(
-            "neighbour", f"{changed.sum():,} changed samples", f"{unit} changed within the {steps:,} steps of the audit"
-        )
-    return tuple(np.flatnonzero(changed.any(axis=0)).tolist())
+    return np.asarray(features | (ours.y != theirs.y))
 
 
 _ONE_UNIT: Mapping[Unit, Any] = {

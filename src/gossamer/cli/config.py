@@ -199,8 +199,11 @@ def _source(section: Section, learners: int, *, images: bool, together: bool) ->
     loader: Maker = read_records if named == ["path"] else section.pick("name", DATASETS)
     dealt: Maker = common if together else from_arrays
     section.expect([loader, dealt], extra=named, supplied=["learners"])
-    x, y, classes = _records(section.call(loader))
+    loaded = section.call(loader)
+    x, y, classes = _records(loaded)
     stream = section.call(dealt, {"x": _images(x) if images else _rows(x), "y": y, "learners": learners})
+    if getattr(loaded, "scaling", "public") == "standardised":  # each record has changed the features of all
+        stream.occurrences, stream.description = None, f"{stream.description}, standardised with all of them"
     return Source(stream, classes or _count_classes(y))
 
 

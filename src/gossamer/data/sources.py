@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gossamer.streams.files import read_npz
 
 Raw = dict[str, Array]
 Directory = str | os.PathLike[str] | None
+Scaling = Literal["public", "standardised"]
 
 VARIABLE = "GOSSAMER_DATA"
 PATIENCE = 20.0  # seconds without an answer before OpenML counts as out of reach
@@ -30,9 +31,21 @@ SHUFFLE_SEED = 2024  # public; for data sets that come without a split
 class Dataset:
     """A data set with a fixed split: features float32 (records, features...), labels int32 0..classes-1.
 
+    Attributes:
+        name: of the data set.
+        x_train: features that train.
+        y_train: their labels.
+        x_test: features held out.
+        y_test: their labels.
+        source: where it came from.
+        classes: how many.
+        scaling: "public": the features of a record are computed from that record and from numbers in the code.
+            "standardised": from mean and deviation of all training records too, so that one record changes the features
+            of all. A guarantee per record does not hold for the records then, only for the numbers made of them.
+
     >>> from gossamer.data import digits
     >>> digits()
-    Dataset(name='digits', source='scikit-learn', classes=10)
+    Dataset(name='digits', source='scikit-learn', classes=10, scaling='public')
     """
 
     name: str
@@ -42,6 +55,7 @@ class Dataset:
     y_test: Array = field(repr=False)
     source: str
     classes: int
+    scaling: Scaling = "public"
 
 
 @dataclass(frozen=True)
@@ -198,7 +212,7 @@ def _check(recipe: Recipe, raw: Raw, part: str, source: str) -> None:
         raise DataError(f"{recipe.name}: a label outside 0..{recipe.classes - 1} in row {row} of {source}")
 
 
-def dataset(name: str, arrays: Raw, source: str, classes: int) -> Dataset:
+def dataset(name: str, arrays: Raw, source: str, classes: int, scaling: Scaling = "public") -> Dataset:
     """A `Dataset` of float32 features and int32 labels from the four arrays of a split.
 
     >>> half = {"x_train": np.eye(2), "y_train": np.arange(2), "x_test": np.eye(2), "y_test": np.arange(2)}
@@ -207,7 +221,7 @@ def dataset(name: str, arrays: Raw, source: str, classes: int) -> Dataset:
     """
     x_train, x_test = (arrays[key].astype(np.float32, copy=False) for key in ("x_train", "x_test"))
     y_train, y_test = (arrays[key].astype(np.int32) for key in ("y_train", "y_test"))
-    return Dataset(name, x_train, y_train, x_test, y_test, source, classes)
+    return Dataset(name, x_train, y_train, x_test, y_test, source, classes, scaling)
 
 
 def shuffled_split(x: Array, y: Array, train: int) -> Raw:

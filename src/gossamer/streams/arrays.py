@@ -8,8 +8,10 @@ import numpy as np
 
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.privacy import Assumption
 from gossamer.problems.base import Block
 from gossamer.streams.base import (
+    AS_TOLD,
     Array,
     Stream,
     as_features,
@@ -23,7 +25,8 @@ from gossamer.streams.partition import Partition, Rest, shares_of
 class ArrayStream(Stream):
     """Records in memory and the order in which they are played: `order` (steps, width) holds record numbers.
 
-    The records are kept once; reading gathers rows. Made by `from_arrays` and `common`.
+    The records are kept once; reading gathers rows. Made by `from_arrays` and `common`. Who gives an order of their own
+    promises that it does not depend on the records, and plays none of them more often than `occurrences` says.
 
     >>> order = np.array([[0, 1], [1, 0]])
     >>> records = as_records([[5.0], [7.0]], [0, 1])
@@ -32,11 +35,21 @@ class ArrayStream(Stream):
     """
 
     def __init__(
-        self, x: Array, y: Array, order: Array, *, learners: int | None, occurrences: int, description: str
+        self,
+        x: Array,
+        y: Array,
+        order: Array,
+        *,
+        learners: int | None,
+        occurrences: int | None,
+        description: str,
+        promises: tuple[Assumption, ...] = (AS_TOLD,),
+        public_labels: bool = False,
     ) -> None:
         self._x, self._y, self._order = x, y, order
         self.learners, self.length, self.shared = learners, len(order), learners is None
         self.features, self.occurrences, self.description = x.shape[1:], occurrences, description
+        self.promises, self.public_labels = promises, public_labels
         self._in_order = np.array_equal(order.ravel(), np.arange(order.size))
 
     def _read(self, start: int, stop: int) -> Block:
@@ -59,12 +72,17 @@ def from_arrays(
     copies: int = 1,
     passes: int = 1,
     shuffle: bool = True,
+    public_labels: bool = False,
 ) -> ArrayStream:
     """Deal records to learners.
 
     Every learner gets a share of the records and goes over it `passes` times. Where shares differ, the length
     of the stream is `passes` times the smallest share, and learners with larger shares do not finish. So a
     record occurs at most `copies * passes` times (`occurrences`).
+
+    Partitions other than "iid" look at the labels: another label of one record deals other records to other learners.
+    Nothing is claimed per record then (`occurrences` is None), unless labels are public: a record is then replaced by
+    others of the same label only.
 
     Args:
         x: features (records, features...).
@@ -82,16 +100,23 @@ def from_arrays(
         copies: how often the records are repeated before they are dealt (paper 000's letter: 10 n).
         passes: how often a learner goes over its own share, in a new order each time if `shuffle` is on.
         shuffle: whether records come in random order; otherwise each learner keeps the order of the arrays.
+        public_labels: declare that the labels of all records are public, for a partition that looks at them: only
+            features are protected per record.
 
     >>> stream = from_arrays([[0], [1], [2], [3], [4], [5]], [0, 0, 0, 0, 1, 1], 3, "by-label", seed=0)
     >>> stream.length
     2
     >>> stream.read(0, 2).y
     array([[0, 0, 1], [0, 0, 1]], dtype=int32)
+    >>> public = from_arrays([[0], [1], [2]], [0, 0, 1], 2, "by-label", seed=0, passes=4, public_labels=True)
+    >>> stream.occurrences, public.occurrences
+    (None, 4)
     """
     for field, given in (("learners", learners), ("copies", copies), ("passes", passes)):
         check_count(field, given)
     check_seed(seed)
+    if public_labels and partition == "iid":
+        raise ConfigurationError("public_labels", True, "False with partition 'iid'", "it protects labels too")
     features, labels = as_records(x, y)
     if copies * len(labels) < learners:
         raise DataError(f"{len(labels)} records in {copies} copies cannot serve {learners} learners")
@@ -107,7 +132,9 @@ def from_arrays(
         labels,
         order.astype(np.int32 if len(labels) < 2**31 else np.int64),
         learners=learners,
-        occurrences=copies * passes,
+        occurrences=copies * passes if partition == "iid" or public_labels else None,
+        promises=(),
+        public_labels=public_labels,
         description=f"{len(labels)} records, {partition} over {learners} learners, {len(order)} steps",
     )
 
@@ -144,7 +171,9 @@ def common(
     order = _order_of_play([np.arange(len(labels))], passes, _shuffler(shuffle, seed))
     played = order.reshape(passes, len(labels))[:, : steps * batch].reshape(passes * steps, batch)
     description = f"{len(labels)} records, common batches of {batch}, {len(played)} steps"
-    return ArrayStream(features, labels, played, learners=None, occurrences=passes, description=description)
+    return ArrayStream(
+        features, labels, played, learners=None, occurrences=passes, promises=(), description=description
+    )
 
 
 def _shuffler(shuffle: bool, seed: int | None) -> np.random.Generator | None:

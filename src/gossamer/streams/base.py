@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 
 from gossamer.checks import check_count
 from gossamer.errors import DataError
+from gossamer.privacy import Assumption
 from gossamer.problems.base import Block
 
 Array = NDArray[Any]
+
+AS_TOLD = Assumption("no record changes more samples than the stream says")
+"""The promise of whoever writes a stream of their own, or says in which order records are played."""
 
 
 class Stream(ABC):
@@ -29,7 +33,11 @@ class Stream(ABC):
         shared: whether every learner sees the same batch.
         features: shape of the features of one sample; None if it is not known before the first sample
             arrives.
-        occurrences: how often one record occurs at most in the stream, over all learners; None if unknown.
+        occurrences: how often one record occurs at most in the stream, over all learners: how many samples change
+            where one record is replaced by another. None if that is unknown, or may be all of them.
+        promises: what `occurrences` rests on and nothing enforces. A stream of your own rests on you: what is claimed
+            per record is then heuristic.
+        public_labels: whether `occurrences` counts for records that are replaced by others of the same label only.
         description: one line for people.
 
     >>> from gossamer.streams import from_arrays
@@ -49,6 +57,8 @@ class Stream(ABC):
     shared: bool
     features: tuple[int, ...] | None
     occurrences: int | None
+    promises: tuple[Assumption, ...] = (AS_TOLD,)
+    public_labels: bool = False
     description: str
 
     def read(self, start: int, stop: int) -> Block:
@@ -78,6 +88,12 @@ class Stream(ABC):
         """
         return Head(self, steps)
 
+    def _rest_on(self, *parts: Stream, besides: tuple[Assumption, ...] = ()) -> None:
+        """Take over what the parts of this stream rest on."""
+        theirs = (promise for part in parts for promise in part.promises)
+        self.promises = tuple(dict.fromkeys((*theirs, *besides)))
+        self.public_labels = any(part.public_labels for part in parts)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.description}>"
 
@@ -97,6 +113,7 @@ class Head(Stream):
         self._whole = whole
         self.learners, self.length, self.shared = whole.learners, steps, whole.shared
         self.features, self.occurrences = whole.features, whole.occurrences
+        self._rest_on(whole)
         self.description = f"the first {steps} steps of {whole.description}"
 
     def _read(self, start: int, stop: int) -> Block:

@@ -6,9 +6,12 @@ import numpy as np
 
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.privacy import Assumption
 from gossamer.problems.base import Block
 from gossamer.streams.base import Stream
 from gossamer.streams.pages import Pages
+
+DISJOINT = Assumption("no record is in two of the streams")
 
 
 class Sequence(Stream):
@@ -34,6 +37,7 @@ class Sequence(Stream):
         self.length = None if lengths[-1] is None else self._starts[-1] + lengths[-1]
         self.learners, self.shared, self.features = _alike(parts)
         self.occurrences = _occurrences(parts, disjoint)
+        self._rest_on(*parts, besides=(DISJOINT,) * disjoint)
         self.description = ", then ".join(part.description for part in parts)
 
     def _read(self, start: int, stop: int) -> Block:
@@ -54,8 +58,8 @@ def sequence(first: Stream, *others: Stream, disjoint: bool = False) -> Sequence
     Args:
         first: what comes first; all but the last stream must be finite (see `Stream.head`).
         others: what follows, for the same learners and features.
-        disjoint: declare that no record is in two of the streams, so that the occurrences of a record do not
-            add up.
+        disjoint: promise that no record is in two of the streams, so that the occurrences of a record do not add up.
+            Nothing checks it: what is claimed per record is then heuristic.
 
     >>> from gossamer.streams import random_signs
     >>> calm, storm = random_signs(2, 3, seed=0), random_signs(2, 3, seed=1)
@@ -86,6 +90,7 @@ class Blend(Stream):
         self.length = min(lengths) if lengths else None
         self.learners, self.shared, self.features = _alike((first, second))
         self.occurrences = _occurrences((first, second), disjoint)
+        self._rest_on(first, second, besides=(DISJOINT,) * disjoint)
         self.description = f"{first.description}, from {start} to {stop} turning into {second.description}"
         width = self.learners or 1  # a common batch changes as a whole
         self._coins = Pages(lambda rng, steps: (rng.random((steps, width)),), values=width, seed=seed, purpose="blend")
@@ -112,8 +117,7 @@ def blend(first: Stream, second: Stream, *, start: int, stop: int, seed: int, di
         start: the last step at which the probability is 0.
         stop: the first step at which it is 1.
         seed: of the coins.
-        disjoint: declare that no record is in both streams, so that the occurrences of a record do not add
-            up.
+        disjoint: promise that no record is in both streams; see `sequence`.
 
     >>> from gossamer.streams import random_signs
     >>> old, new = random_signs(2, 3, seed=0), random_signs(2, 3, seed=1)

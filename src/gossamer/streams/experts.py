@@ -16,8 +16,9 @@ import numpy as np
 from gossamer.checks import check_choice, check_count, check_seed
 from gossamer.core import Schedule
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.privacy import Assumption
 from gossamer.problems.base import Block
-from gossamer.streams.base import Array, Stream, generator
+from gossamer.streams.base import AS_TOLD, Array, Stream, generator
 from gossamer.streams.pages import PAGE_VALUES, Generated
 
 Law = Literal["bernoulli", "correlated", "heavy"]
@@ -26,7 +27,7 @@ Unseen = Callable[[Array], Array]
 
 
 class Experts(Generated):
-    """Losses of experts, fresh at every step.
+    """Losses of experts, fresh at every step; where all clients have the same, each occurs once at every client.
 
     Attributes:
         best: the expert that is best in expectation, or in hindsight; None where chance decides.
@@ -45,6 +46,7 @@ class Experts(Generated):
         best: int | None = None,
         means: Array | None = None,
         planned: Unseen | None = None,
+        promises: tuple[Assumption, ...] = (AS_TOLD,),
     ) -> None:
         check_count("experts", experts, least=2)
         # Where all clients have the same losses, these must not depend on how many clients there are.
@@ -53,8 +55,10 @@ class Experts(Generated):
         def page(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
             return draw(rng, steps), np.zeros((steps, width), np.float32)
 
-        super().__init__(page, learners=width, features=(experts,), seed=seed, description=description)
-        self.learners = learners
+        super().__init__(
+            page, learners=width, features=(experts,), seed=seed, description=description, promises=promises
+        )
+        self.learners, self.occurrences = learners, learners if alike else 1
         self.description = f"{description}, {learners} learners, {experts} features"
         self.best, self.means, self._planned, self._seed = best, means, planned, seed
 
@@ -92,7 +96,7 @@ class _Sums(Stream):
         self._whole, self._counts, self._clients = whole, counts, whole.learners if pooled else 1
         self._ends = np.cumsum(counts)
         self.learners, self.length, self.shared = 1 if pooled else whole.learners, len(counts), False
-        self.features, self.occurrences = whole.features, 1
+        self.features, self.occurrences, self.promises = whole.features, whole.occurrences, whole.promises
         self.description = f"sums over {len(counts)} blocks of {whole.description}"
         self._rows = max(1, PAGE_VALUES // (self.learners * whole.features[0]))
         self._last: tuple[int, Array] | None = None
@@ -149,7 +153,9 @@ def stochastic_experts(learners: int, experts: int, *, gap: float = 0.1, law: La
     draws = {"bernoulli": _bernoulli, "correlated": _correlated, "heavy": _heavy}
     draw = partial(draws[law], learners=learners, means=means)
     known = means if law == "bernoulli" else None
-    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=known)
+    return Experts(
+        draw, learners=learners, experts=experts, promises=(), seed=seed, description=name, best=best, means=known
+    )
 
 
 def realizable_experts(
@@ -182,7 +188,15 @@ def realizable_experts(
     planned = partial(_spread, total=optimal_loss, steps=horizon or 1) if optimal_loss else None
     draw = partial(_bernoulli, learners=learners, means=means)
     return Experts(
-        draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=means, planned=planned
+        draw,
+        learners=learners,
+        experts=experts,
+        promises=(),
+        seed=seed,
+        description=name,
+        best=best,
+        means=means,
+        planned=planned,
     )
 
 
@@ -216,6 +230,7 @@ def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: in
         lambda rng, steps: rng.random((steps, 1, experts), dtype=np.float32),
         learners=learners,
         experts=experts,
+        promises=(),
         seed=seed,
         description=f"drifting experts (period {check_count('period', period)})",
         alike=True,
@@ -225,20 +240,23 @@ def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: in
 
 
 def hard_experts(learners: int, experts: int, *, seed: int) -> Experts:
-    """The construction behind Theorem 2.4: fair coins, the same for all clients.
+    """The construction behind Theorem 2.4: fair coins, the same for all clients, so each occurs at every client.
 
     Nothing that was seen says anything about what comes, so every algorithm loses T/2 in expectation, while the best of
     d experts loses about sqrt(T ln(d) / 2) less: regret that no number of clients lowers.
 
-    >>> losses = hard_experts(3, 4, seed=0).read(0, 10).x
-    >>> bool((losses == losses[:, :1]).all())
-    True
+    >>> stream = hard_experts(3, 4, seed=0)
+    >>> losses = stream.read(0, 10).x
+    >>> bool((losses == losses[:, :1]).all()), stream.occurrences
+    (True, 3)
     """
 
     def draw(rng: np.random.Generator, steps: int) -> Array:
         return rng.integers(0, 2, (steps, 1, experts)).astype(np.float32)
 
-    return Experts(draw, learners=learners, experts=experts, seed=seed, description="hard experts", alike=True)
+    return Experts(
+        draw, learners=learners, experts=experts, promises=(), seed=seed, description="hard experts", alike=True
+    )
 
 
 def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
@@ -256,7 +274,9 @@ def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
     means = np.ones(check_count("experts", experts, least=2))
     means[best] = 0.0
     draw = partial(_bernoulli, learners=learners, means=means)
-    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=means)
+    return Experts(
+        draw, learners=learners, experts=experts, promises=(), seed=seed, description=name, best=best, means=means
+    )
 
 
 def _best(experts: int, seed: int, purpose: str) -> int:

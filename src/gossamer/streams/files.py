@@ -30,6 +30,7 @@ def from_file(
     copies: int = 1,
     passes: int = 1,
     shuffle: bool = True,
+    public_labels: bool = False,
 ) -> ArrayStream:
     r"""Deal the records of a file to learners; the options after `label` are those of `from_arrays`.
 
@@ -46,6 +47,7 @@ def from_file(
         copies: see `from_arrays`.
         passes: see `from_arrays`.
         shuffle: see `from_arrays`.
+        public_labels: see `from_arrays`.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -71,6 +73,7 @@ def from_file(
         copies=copies,
         passes=passes,
         shuffle=shuffle,
+        public_labels=public_labels,
     )
 
 

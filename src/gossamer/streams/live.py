@@ -35,7 +35,7 @@ class LiveStream(Stream):
         self._waiting: list[tuple[Array, Array]] = []  # steps that have arrived and were not read yet
         self._label_kind: type[np.generic] | None = None
         self.learners, self.length, self.shared = len(iterators), None, False
-        self.features, self.occurrences = None, None
+        self.features, self.occurrences, self.promises = None, None, ()
         self.description = f"live samples, {len(iterators)} learners"
 
     def _read(self, start: int, stop: int) -> Block:

@@ -19,6 +19,7 @@ class Mirrored(Stream):
         self.learners, self.shared, self.features = whole.learners, whole.shared, whole.features
         self.length = None if whole.length is None else whole.length * period
         self.occurrences = None if whole.occurrences is None else whole.occurrences * period
+        self._rest_on(whole)
         self.description = f"{whole.description}, mirrored after {hold} steps"
 
     def _read(self, start: int, stop: int) -> Block:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from gossamer.checks import check_count, check_seed
+from gossamer.privacy import Assumption
 from gossamer.problems.base import Block
-from gossamer.streams.base import Array, Stream, generator
+from gossamer.streams.base import AS_TOLD, Array, Stream, generator
 
 Draw = Callable[[np.random.Generator, int], tuple[Array, ...]]
 
@@ -54,7 +55,7 @@ class Pages:
 
 
 class Generated(Stream):
-    """An endless stream of fresh random samples, every one of which occurs once.
+    """An endless stream of fresh random samples, every one of which occurs once, or once at every learner.
 
     Attributes:
         truth: the parameters behind the labels, where there are any; each generator says which.
@@ -76,6 +77,7 @@ class Generated(Stream):
         seed: int,
         description: str,
         truth: Array | None = None,
+        promises: tuple[Assumption, ...] = (AS_TOLD,),
     ) -> None:
         check_seed(seed)
         width = 1 if learners is None else learners
@@ -83,7 +85,7 @@ class Generated(Stream):
         values = width * int(np.prod(features))
         self._pages = Pages(draw, values=values, seed=seed, purpose=description)
         self.learners, self.length, self.shared = learners, None, learners is None
-        self.features, self.occurrences, self.truth = features, 1, truth
+        self.features, self.occurrences, self.promises, self.truth = features, 1, promises, truth
         whom = "common to all learners" if learners is None else f"{learners} learners"
         self.description = f"{description}, {whom}, {'x'.join(map(str, features))} features"
 

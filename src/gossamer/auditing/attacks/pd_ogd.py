@@ -22,7 +22,7 @@ from gossamer.core import Algorithm
 from gossamer.mechanisms import AdditiveLaw
 from gossamer.privacy import Budget, Clip, Gaussian
 from gossamer.problems import Block, Problem
-from gossamer.streams import Stream, smooth_cycle_logistic
+from gossamer.streams import Partition, Stream, from_arrays, smooth_cycle_logistic
 from gossamer.topology import Topology
 
 CLIP = Clip(l2=1.0)
@@ -35,13 +35,20 @@ BUDGETS: dict[AdditiveLaw, Budget] = {
 takes ten million runs."""
 
 
-def transcript_ratio(algorithm: Algorithm, stream: Stream, neighbour: Stream, step: int, learner: int) -> Statistic:
-    """The log-likelihood ratio of all that peers see of tight PD-OGD, where one sample of one learner differs.
+def transcript_ratio(algorithm: Algorithm, stream: Stream, neighbour: Stream, *places: tuple[int, int]) -> Statistic:
+    """The log-likelihood ratio of all that peers see of tight PD-OGD, where the samples of some places differ.
+
+    A place is a step and a learner.
 
     >>> case = one_gradient("laplace", (Budget(1.0),))
     >>> case.statistic(View(messages=np.array([[[[-5.0]]]]), decisions=np.zeros((1, 1, 1, 1)))).round(3)
     array([1.])
     """
+    ratios = [_sample_ratio(algorithm, stream, neighbour, *place) for place in places]
+    return lambda view: np.sum([ratio(view) for ratio in ratios], axis=0)
+
+
+def _sample_ratio(algorithm: Algorithm, stream: Stream, neighbour: Stream, step: int, learner: int) -> Statistic:
     assert isinstance(algorithm.topology, Topology)
     weights = np.asarray(algorithm.topology.matrix(step)[learner])
     size = float(algorithm.public["step"](np.array([step + 1]))[0])
@@ -98,7 +105,7 @@ def one_gradient(law: AdditiveLaw, budgets: tuple[Budget, ...], learner: int = 0
     gradients, labels = np.zeros((1, learners, 1)), np.zeros((1, learners))
     gradients[0, learner] = 1.0
     stream, neighbour = samples(gradients, labels), samples(-gradients, labels)
-    score = transcript_ratio(algorithm, stream, neighbour, 0, learner)
+    score = transcript_ratio(algorithm, stream, neighbour, (0, learner))
     return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, learner, 2.0))
 
 
@@ -119,7 +126,7 @@ def flipped_label(law: AdditiveLaw) -> Case:
     flipped[step, learner] = 1 - y[step, learner]
     stream, neighbour = samples(x, y), samples(x, flipped)
     moved = float(np.linalg.norm(x[step, learner], ord=1 if law == "laplace" else 2))
-    score = transcript_ratio(algorithm, stream, neighbour, step, learner)
+    score = transcript_ratio(algorithm, stream, neighbour, (step, learner))
     return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, learner, moved))
 
 
@@ -160,7 +167,38 @@ def raw_decision() -> Case:
     return Case(algorithm, stream, neighbour, score, observer="peers", supremum=np.inf)
 
 
+def dealt(partition: Partition, *, public_labels: bool) -> Case:
+    """A hundred records with losses +x or -x, dealt to four learners by their labels, on which no loss depends.
+
+    One record gets another label; or, where labels are public, another loss. The label alone moves other records to
+    other learners: as many gradients as differ add up to the exact loss, and a claim as for one sample is false.
+
+    >>> round(dealt("by-label", public_labels=True).supremum, 3), dealt("by-label", public_labels=False).supremum > 20
+    (1.0, True)
+    """
+    rng = np.random.default_rng(0)
+    x, y = rng.choice([-1.0, 1.0], (100, 1)), rng.integers(0, 2, 100)
+    other_x, other_y = x.copy(), y.copy()
+    if public_labels:
+        other_x[0] = -x[0]
+    else:
+        other_y[0] = 1 - y[0]
+    options: dict[str, Any] = {"skew": 0.5} if partition == "label-skew" else {}
+    stream, neighbour = (
+        from_arrays(*records, 4, partition, seed=0, public_labels=public_labels, **options)
+        for records in ((x, y), (other_x, other_y))
+    )
+    steps = min(stream.length or 0, neighbour.length or 0)
+    moved = stream.read(0, steps).x != neighbour.read(0, steps).x
+    problem = problems.Linear(1)
+    algorithm = pd_ogd(problem, topology.complete(4), budget=Budget(1.0), clip=CLIP, step=1.0)
+    score = transcript_ratio(algorithm, stream, neighbour, *map(tuple, np.argwhere(moved)[:, :2]))
+    exact, claimed = _exact(algorithm, 0, 2.0 * int(moved.sum())), None if public_labels else 1.0
+    return Case(algorithm, stream, neighbour, score, supremum=exact, claimed=claimed, per="record")
+
+
 OWN = (Budget(0.5), Budget(2.0))
+DEALS: tuple[Partition, ...] = ("by-label", "label-skew")
 
 ATTACKS: tuple[Attack, ...] = (
     *(
@@ -174,6 +212,14 @@ ATTACKS: tuple[Attack, ...] = (
         for i, budget in enumerate(OWN)
     ),
     *(Attack("flipped label", "a whole transcript", "realistic", partial(flipped_label, law)) for law in BUDGETS),
+    *(
+        Attack(f"{deal}, public", "a record that keeps its label", "sharp", partial(dealt, deal, public_labels=True))
+        for deal in DEALS
+    ),
+    *(
+        Attack(deal, "a record whose label deals others", "flaw", partial(dealt, deal, public_labels=False), 20_000)
+        for deal in DEALS
+    ),
     Attack("published: re-leak", "the share of each message", "sharp", re_leak),
     Attack("published: decision", "decisions without noise", "flaw", raw_decision),
 )
