@@ -25,7 +25,7 @@ from gossamer.metrics import average_loss, best_decision
 from gossamer.privacy import FastNoise, NoiseSpec, Scale, no_guarantee
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import engine
-from gossamer.simulation.checkpoint import Progress
+from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.feeding import Feeder, chunk_length, chunks
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut, cut_at_rows
@@ -190,10 +190,10 @@ def test_counters_are_exact_beyond_float32(far, tmp_path):
         np.savez(file, **arrays)
     program = engine.Program.of(algorithm, False, "global", ())
     worlds = jax.tree.map(lambda leaf: leaf[None], engine.start(program))
-    identity = {key: facts[key] for key in facts.keys() - {"exchanges", "every"}}
-    assert checkpoints.read(tmp_path / "c", identity, worlds, None).exchanges == far
+    identity = {key: facts[key] for key in facts.keys() - {"exchanges", "every", "steps", "samples"}}
+    assert checkpoints.read(tmp_path / "c", identity, worlds, None, Endless()).exchanges == far
     simulate(algorithm, Endless(), far + 11, checkpoint=tmp_path / "c", **QUIET)
-    after = checkpoints.read(tmp_path / "c", identity, worlds, None)
+    after = checkpoints.read(tmp_path / "c", identity, worlds, None, Endless())
     assert after.exchanges == far + 11
     states = after.worlds.learners
     assert (int(states.odd[0, 0]), int(states.even[0, 0])) == (1 + 6, 1 + 5)
@@ -435,15 +435,17 @@ def test_chunks_are_cut_at_the_end_of_every_row(runs, length, done, every):
         assert first // every == last // every
 
 
-@pytest.mark.parametrize(("name", "distinct"), [("online_federated", 2), ("centralized_ogd", 1), ("noisy_ogd", 10)])
-def test_equal_decisions_are_tested_once(name, distinct, monkeypatch):
-    """Two seeds: a federation plays one model per seed, and one in all where there is no noise."""
+@pytest.mark.parametrize(
+    ("name", "seeds", "distinct"), [("online_federated", 2, 2), ("centralized_ogd", 1, 1), ("noisy_ogd", 2, 10)]
+)
+def test_equal_decisions_are_tested_once(name, seeds, distinct, monkeypatch):
+    """A federation plays one model per seed. (Without noise the models of two seeds may differ in the last bit.)"""
     seen, whole = [], HeldOut._means
     monkeypatch.setattr(HeldOut, "_means", lambda self, decision: seen.append(decision) or whole(self, decision))
-    options = {"seeds": [3, 4], "every": 10, "progress": False}
+    options = {"seeds": [3, 4][:seeds], "every": 10, "progress": False}
     run = simulate(instances.algorithm(name), instances.stream(), 20, test=held_out(), **options)
     points = len(run.test_steps)
-    assert run.test_losses.shape == run.test_accuracy.shape == (2, points, 5)
+    assert run.test_losses.shape == run.test_accuracy.shape == (seeds, points, 5)
     assert len(seen) == distinct * points
     losses, accuracy = scores(run.decisions, held_out())
     assert_allclose(run.test_losses[:, -1], losses, rtol=1e-5)
@@ -678,8 +680,63 @@ def test_checkpoint_survives_a_crash_while_it_is_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez", crash)
     with pytest.raises(KeyboardInterrupt):
-        checkpoints.write(path, {}, Progress(1, engine.World((), ()), Tally(1)))
+        checkpoints.write(path, {}, Progress(1, engine.World((), ()), Tally(1), Seen()))
     assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["c"]
+
+
+def of_samples(x, y, *, live=False):
+    """The same samples as a stream of arrays, or as live ones."""
+    if live:
+        return streams.from_iterators([zip(x[:, i], y[:, i], strict=True) for i in range(x.shape[1])])
+    order = np.arange(y.size).reshape(y.shape)
+    rows = (x.reshape(-1, x.shape[-1]), y.reshape(-1))
+    return streams.ArrayStream(*rows, order, learners=y.shape[1], occurrences=1, description="samples")
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("step", [0, 8, 29])
+@pytest.mark.parametrize("leaf", ["x", "y"])
+def test_checkpoint_knows_every_sample_that_was_read(leaf, step, live, tmp_path):
+    """One bit of one sample, also of the last that the interrupted run has read; what comes later may be anything."""
+    options = QUIET | {"checkpoint": tmp_path / "c", "chunk": 4}
+    block = instances.stream().read(0, 60)
+    arrays = [np.array(block.x), np.array(block.y)]
+    simulate(instances.algorithm("d_ogd"), of_samples(*arrays, live=live), 30, **options)
+    changed = {"x": 0, "y": 1}[leaf]
+    right = arrays[changed].copy()
+    if leaf == "x":
+        arrays[0][step, 2, 1] = np.nextafter(arrays[0][step, 2, 1], np.float32(9))
+    else:
+        arrays[1][step, 2] = 1 - arrays[1][step, 2]
+    with pytest.raises(ConfigurationError, match=r"checkpoint \(samples\): got 'others'; .* first 30 steps"):
+        simulate(instances.algorithm("d_ogd"), of_samples(*arrays, live=live), 60, **options)
+    arrays[changed] = right
+    arrays[0][30:] = 0.5  # nobody has read these
+    simulate(instances.algorithm("d_ogd"), of_samples(*arrays, live=live), 60, **options)
+
+
+@pytest.mark.parametrize("block", [1, 7])
+def test_what_a_checkpoint_knows_does_not_depend_on_chunks(block, tmp_path):
+    def samples_of(chunk, *ends):
+        path = tmp_path / f"{chunk} {ends}"
+        algorithm = algorithms.d_ftrl(instances.problem(), topology.ring(5), step=0.1)
+        if block > 1:
+            algorithm = algorithms.ad_ftgl(instances.problem(), topology.ring(5), block=block, regularization=1.0)
+        for end in ends:
+            simulate(algorithm, instances.stream(), end, checkpoint=path, chunk=chunk, every=3, **QUIET)
+        with np.load(path) as stored:
+            facts = json.loads(str(stored["facts"]))
+        assert facts["steps"] == 60 // block * block  # steps after the last whole block are in no checkpoint
+        return facts["samples"]
+
+    assert len({samples_of(4, 60), samples_of(16, 60), samples_of(4, 23, 37, 60)}) == 1
+
+
+def test_a_printed_run_shows_neither_numbers_nor_the_seed():
+    run = small(seed=987654321, record=("messages",))
+    assert repr(run) == str(run) == "<Run: d_ogd, 60 steps, 5 learners, guarantee none>"
+    assert repr(small(seed=None, seeds=[987654321, 5])) == repr(run)
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------

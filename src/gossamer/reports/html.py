@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import gossamer
 from gossamer.errors import ConfigurationError
+from gossamer.files import private_file
 from gossamer.reports.figures import Network, curves, networks
 from gossamer.reports.style import STYLE
 from gossamer.reports.summary import Table
@@ -63,8 +64,9 @@ class Report:
         return html_page(self.title, "\n".join(parts))
 
     def write(self, path: Path) -> Path:
-        """Write the page and say where it is."""
-        path.write_text(self.html(), encoding="utf-8")
+        """Write the page, readable by its owner only, and say where it is."""
+        with private_file(path) as file:
+            file.write(self.html().encode())
         return path.resolve()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gossamer.files import private_file
 from gossamer.reports import Table
 from gossamer.reports.html import caption, figure_block, html_page, paragraph, versions
 from gossamer.reproduction.drawing import Panel, draw
@@ -90,16 +92,23 @@ class Page:
         return html_page(self.title, "\n".join(blocks))
 
     def write(self, out: Path) -> Path:
-        """Write `report.html`, `tables/*.csv` and `raw.json` into a directory; gives the path of the page."""
+        """Write `report.html`, `tables/*.csv` and `raw.json` into a directory; gives the path of the page.
+
+        All of them are as confidential as the data, and readable by their owner only.
+        """
         (out / "tables").mkdir(parents=True, exist_ok=True)
-        for part in self.parts:
-            if part.table is not None:
-                with (out / "tables" / f"{part.name}.csv").open("w", newline="", encoding="utf-8") as file:
-                    csv.writer(file).writerows([part.table.columns, *part.table.rows])
-        (out / "raw.json").write_text(json.dumps(self.raw, indent=1, allow_nan=False))
-        page = out / "report.html"
-        page.write_text(self.html(), encoding="utf-8")
-        return page.resolve()
+        texts = {f"tables/{part.name}.csv": _csv(part.table) for part in self.parts if part.table is not None}
+        texts |= {"raw.json": json.dumps(self.raw, indent=1, allow_nan=False), "report.html": self.html()}
+        for name, text in texts.items():
+            with private_file(out / name) as file:
+                file.write(text.encode())
+        return (out / "report.html").resolve()
+
+
+def _csv(table: Table) -> str:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([table.columns, *table.rows])
+    return text.getvalue()
 
 
 def _words(table: Table) -> str:

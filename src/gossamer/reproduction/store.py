@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gossamer.errors import DataError
+from gossamer.files import private_file
 from gossamer.streams import Stream
 
 Result = dict[str, Any]
@@ -103,7 +103,5 @@ def rounded(values: Any) -> Any:
 
 
 def _write(file: Path, cell: Result) -> None:
-    """In one step: a crash leaves no half of a file."""
-    temporary = file.with_name(file.name + ".new")
-    temporary.write_text(json.dumps(cell, allow_nan=False))
-    os.replace(temporary, file)
+    with private_file(file) as new:
+        new.write(json.dumps(cell, allow_nan=False).encode())

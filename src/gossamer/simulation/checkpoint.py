@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +20,56 @@ from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Federation
 from gossamer.errors import ConfigurationError
+from gossamer.files import private_file
 from gossamer.privacy import SecureNoise
+from gossamer.problems import Block
 from gossamer.simulation.engine import Program, World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut
-from gossamer.streams import LiveStream, Stream
+from gossamer.streams import Stream
+
+_PIECE_BYTES = 2**23  # of samples that are read again at once
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All samples that were read: the number of steps, and a digest that does not depend on how they were cut.
+
+    >>> x, y = np.arange(6.0).reshape(3, 2, 1), np.zeros((3, 2))
+    >>> whole, first = Seen().plus(Block(x, y)), Seen().plus(Block(x[:1], y[:1]))
+    >>> whole.digest == first.plus(Block(x[1:], y[1:])).digest, whole.digest == first.digest
+    (True, False)
+    """
+
+    steps: int = 0
+    hashes: tuple[Any, ...] = field(default_factory=lambda: (hashlib.sha256(), hashlib.sha256()))
+
+    def plus(self, block: Block) -> Seen:
+        """With the steps of one block more: features and labels each go into a hash of their own, step after step."""
+        if len(block.y) == 0:  # an exchange without samples
+            return self
+        hashes = tuple(each.copy() for each in self.hashes)
+        for each, leaf in zip(hashes, block, strict=True):
+            if not self.steps:
+                each.update(f"{leaf.dtype} {leaf.shape[1:]}".encode())
+            each.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8))
+        return Seen(self.steps + len(block.y), hashes)
+
+    @property
+    def digest(self) -> str:
+        """Of everything so far."""
+        return hashlib.sha256(b"".join(each.digest() for each in self.hashes)).hexdigest()
+
+    @classmethod
+    def again(cls, stream: Stream, steps: int) -> Seen:
+        """The first steps of a stream, read piece by piece."""
+        seen, piece = cls(), 1
+        while seen.steps < steps:
+            block = stream.read(seen.steps, min(steps, seen.steps + piece))
+            seen = seen.plus(block)
+            piece = max(1, _PIECE_BYTES * len(block.y) // sum(leaf.nbytes for leaf in block))
+        return seen
 
 
 class Progress(NamedTuple):
@@ -34,6 +78,7 @@ class Progress(NamedTuple):
     exchanges: int
     worlds: World
     tally: Tally
+    seen: Seen
 
 
 def identity(
@@ -44,22 +89,22 @@ def identity(
     To continue with other data, other noise or another algorithm would give a result that no run gives, and use the
     same noise over different data.
     """
-    algorithm, stream = feeder.algorithm, feeder.stream
+    algorithm = feeder.algorithm
     return {
         "algorithm": algorithm.describe(),
-        "stream": stream.description,
+        "stream": feeder.stream.description,
         "seeds": seeds,
         "measure": program.measure,
         "record": list(program.record),
         "noise": getattr(noise, "__qualname__", repr(noise)),
         "keys": [source.fingerprint for source in feeder.sources if isinstance(source, SecureNoise)],
-        "digest": _digest(algorithm, stream, program),
+        "digest": _digest(algorithm, program),
         "test": held_out.fingerprint() if held_out else None,
     }
 
 
-def _digest(algorithm: Algorithm, stream: Stream, program: Program) -> str:
-    """A fingerprint of the program, of its schedules and weights at a few exchanges, and of the first samples."""
+def _digest(algorithm: Algorithm, program: Program) -> str:
+    """A fingerprint of the program, and of its schedules and weights at a few exchanges."""
     some = np.array([0, 1, 2, 10, 1000], np.int64)
     parts: list[Any] = [re.sub(r" at 0x[0-9a-f]+", "", repr(program)), repr(algorithm.schedule)]
     parts.append(program.problem.initial_decision().tobytes())
@@ -69,9 +114,6 @@ def _digest(algorithm: Algorithm, stream: Stream, program: Program) -> str:
         parts.append(algorithm.topology)
     else:
         parts += [leaf.tobytes() for leaf in jax.tree.leaves(algorithm.mixing.prepare(algorithm.topology, some))]
-    if not isinstance(stream, LiveStream):  # a live stream cannot be read twice
-        first = stream.read(0, min(8, stream.length or 8))
-        parts += [leaf.tobytes() for leaf in first]
     hashed = hashlib.sha256()
     for part in parts:
         hashed.update(part if isinstance(part, bytes) else repr(part).encode())
@@ -82,16 +124,12 @@ def write(path: Path, identity: dict[str, Any], progress: Progress) -> None:
     """Replace the checkpoint in one step: a crash leaves the old one or the new one."""
     arrays = {f"world/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(progress.worlds))}
     facts = identity | {"exchanges": progress.exchanges, "every": progress.tally.every}
-    temporary = path.with_name(path.name + ".new")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
+    facts |= {"steps": progress.seen.steps, "samples": progress.seen.digest}
+    with private_file(path) as file:
         np.savez(file, allow_pickle=False, facts=np.array(json.dumps(facts)), **arrays, **progress.tally.arrays())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
-def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None) -> Progress | None:
+def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None, stream: Stream) -> Progress | None:
     """The progress stored there; None if there is nothing yet.
 
     Args:
@@ -99,6 +137,7 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None) 
         identity: what the run must have in common with the one that was interrupted.
         fresh: the worlds before the first exchange, for their structure.
         every: the width of the rows that is asked for; None takes the stored one.
+        stream: the samples. Those that the interrupted run has read are read again: others are refused.
     """
     if not path.exists():
         return None
@@ -122,4 +161,8 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None) 
                 "checkpoint", str(path), "states of the same form", "another version wrote it: remove it, start again"
             )
     worlds = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
-    return Progress(facts["exchanges"], worlds, Tally.restore(facts["every"], arrays))
+    seen = Seen.again(stream, facts["steps"])
+    if seen.digest != facts["samples"]:
+        theirs = f"the samples of the first {seen.steps:,} steps that were read for {path}"
+        raise ConfigurationError("checkpoint (samples)", "others", theirs, "name another file, or remove this one")
+    return Progress(facts["exchanges"], worlds, Tally.restore(facts["every"], arrays), seen)

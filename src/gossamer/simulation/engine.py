@@ -40,11 +40,14 @@ class Program:
     record: tuple[str, ...]
 
     @classmethod
-    def of(cls, algorithm: Algorithm, shared: bool, measure: Measure, record: tuple[str, ...]) -> Program:
-        """The program of an algorithm; `shared`: every learner sees the same batch."""
+    def of(
+        cls, algorithm: Algorithm, shared: bool, measure: Measure, record: tuple[str, ...], debug: bool = False
+    ) -> Program:
+        """The program of an algorithm; `shared`: every learner sees the same batch; `debug`: functions as written."""
+        learner, server = (algorithm.learner, algorithm.server) if debug else algorithm.running
         return cls(
-            algorithm.learner,
-            algorithm.server,
+            learner,
+            server,
             algorithm.mixing,
             algorithm.problem,
             algorithm.learners,

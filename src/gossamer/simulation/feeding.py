@@ -74,8 +74,8 @@ class Feeder:
         Only draws for the functions in `used_in` are made: steps left over at the end decide and do nothing else.
         """
         exchanges = chunk.origin + np.arange(chunk.length, dtype=np.int64)
-        ours = _only(used_in, self.algorithm.learner.noise)
-        theirs = _only(used_in, self.algorithm.server.noise) if self.algorithm.server else {}
+        learner, server = self.algorithm.running
+        ours, theirs = _only(used_in, learner.noise), _only(used_in, server.noise) if server else {}
         return Inputs(
             self._block(chunk),
             self._draws("", ours, self._scales(ours), chunk),

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.files import private_file
 from gossamer.metrics import average_loss
 from gossamer.privacy import Guarantee
 
@@ -23,7 +24,7 @@ Doubles = NDArray[np.float64]
 _ARRAYS = ("steps", "losses", "accuracy", "consensus", "decisions", "test_steps", "test_losses", "test_accuracy")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """Losses, accuracy, consensus and traffic of one run, and the guarantee of its algorithm.
 
@@ -69,6 +70,11 @@ class Run:
     test_losses: Doubles | None = None
     test_accuracy: Doubles | None = None
 
+    def __repr__(self) -> str:
+        """Short, and neither data nor the seed: a printed object ends up in logs."""
+        steps, learners = int(self.steps[-1]), self.decisions.shape[-2]
+        return f"<Run: {self.name}, {steps:,} steps, {learners:,} learners, guarantee {self.guarantee.basis}>"
+
     def to_dataframe(self) -> pd.DataFrame:
         """One row per (seed,) learner and recorded step: steps, learner, loss, average_loss, accuracy, consensus."""
         try:
@@ -97,7 +103,7 @@ class Run:
         return figure([self])
 
     def save(self, directory: str | Path, *, public_data: bool = False) -> None:
-        """Write `run.json` and `run.npz` into a directory, readable by their owner only.
+        """Write `run.json` and `run.npz` into a directory, readable by their owner only from the first byte on.
 
         They are as private as the data. The seed is left out unless the data are declared public: seed plus messages is
         the raw data.
@@ -106,14 +112,14 @@ class Run:
         directory.mkdir(parents=True, exist_ok=True)
         arrays = {name: value for name in _ARRAYS if (value := getattr(self, name)) is not None}
         arrays |= {f"transcript/{name}": values for name, values in self.transcript.items()}
-        np.savez(directory / "run.npz", allow_pickle=False, **arrays)
         plain = ("algorithm", "name", "measure", "messages", "bytes", "wall_time")
         facts = {name: getattr(self, name) for name in plain} | {"guarantee": json.loads(self.guarantee.to_json())}
         if public_data:
             facts["seed"] = self.seed
-        (directory / "run.json").write_text(json.dumps(facts, indent=2))
-        for name in ("run.npz", "run.json"):
-            (directory / name).chmod(0o600)
+        with private_file(directory / "run.npz") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        with private_file(directory / "run.json") as file:
+            file.write(json.dumps(facts, indent=2).encode())
 
     @staticmethod
     def load(directory: str | Path) -> Run:

@@ -21,7 +21,7 @@ from gossamer.problems import Block
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
 from gossamer.simulation import engine
-from gossamer.simulation.checkpoint import Progress
+from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.engine import Measure, Outputs, Program, World
 from gossamer.simulation.feeding import Chunk, Feeder, batch_of, chunk_length, chunks
 from gossamer.simulation.run import Run
@@ -90,14 +90,14 @@ def simulate(
     check_run(algorithm, stream, steps, measure, every, chunk, record)
     begun = time.perf_counter()
     feeder = Feeder(algorithm, stream, tuple(noise(s) for s in chosen))
-    program = Program.of(algorithm, stream.shared, measure, tuple(record))
+    program = Program.of(algorithm, stream.shared, measure, tuple(record), debug)
     held_out = None if test is None else HeldOut.of(program, test)
     keeper = _Keeper()
     if checkpoint is not None:
         keeper = _Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, noise, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
     usual = max(1, exchanges // (_TESTED_ROWS if held_out else _ROWS))
-    done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges)
+    done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
     length = chunk or chunk_length(algorithm, feeder.sources, block, batch_of(stream))
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
@@ -116,7 +116,10 @@ def simulate(
 
 def _promise(feeder: Feeder) -> Guarantee:
     """The guarantee of this run: of this stream, of this noise, and of one seed."""
-    promise = feeder.algorithm.guarantee.for_stream(feeder.stream.occurrences)
+    stream = feeder.stream
+    promise = feeder.algorithm.guarantee.for_stream(
+        stream.occurrences, promises=stream.promises, public_labels=stream.public_labels
+    )
     if promise.basis == "none":
         return promise
     if not all(isinstance(source, SecureNoise) for source in feeder.sources):
@@ -127,7 +130,7 @@ def _promise(feeder: Feeder) -> Guarantee:
 class _Played(NamedTuple):
     """A chunk that JAX is computing, or has computed: how many rows it measures, its states and its outputs.
 
-    `ahead` holds the decisions after it, where they are to be tested.
+    `ahead` holds the decisions after it, where they are to be tested; `seen` all samples up to its end.
     """
 
     chunk: Chunk
@@ -135,6 +138,7 @@ class _Played(NamedTuple):
     worlds: World
     outputs: Outputs
     ahead: jax.Array | None
+    seen: Seen
 
 
 def _play_all(
@@ -152,21 +156,21 @@ def _play_all(
     Only `look` moves the progress on: the states and the sums of a chunk together. Whatever interrupts a run, the
     checkpoint on disk never holds the one without the other.
     """
-    constant, worlds, tally = feeder.constant(), done.worlds, done.tally
+    constant, worlds, tally, seen = feeder.constant(), done.worlds, done.tally, done.seen
     run_chunk = debugger.run_chunk if debug else engine.run_chunk
 
     def look(progress: Progress, played: _Played | None, *, last: bool) -> Progress:
         """Wait for the outputs of a chunk, and add them up."""
         if played is None:
             return progress
-        chunk, rows, worlds, outputs, ahead = played
+        chunk, rows, worlds, outputs, ahead, seen = played
         shown = jax.tree.map(lambda leaf: np.asarray(leaf)[chunk.first : chunk.stop], outputs)
         messages = feeder.messages(chunk)
         scores = held_out.evaluate(np.asarray(ahead)) if held_out and ahead is not None else None
         tally.add(chunk.origin + chunk.first, shown, rows=rows, steps=chunk.block, messages=messages)
         if scores is not None:
             tally.add_test(scores)
-        progress = Progress(chunk.origin + chunk.stop, worlds, tally)
+        progress = Progress(chunk.origin + chunk.stop, worlds, tally, seen)
         keeper.keep(progress, now=last)
         advance(progress.exchanges)
         return progress
@@ -181,8 +185,9 @@ def _play_all(
         worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
         tested = held_out is not None and (chunk.origin + chunk.stop) % tally.every == 0
         ahead = _play_next(feeder, program, worlds, _after(chunk))[0] if tested else None
+        seen = keeper.saw(seen, inputs.block, chunk)
         done = look(done, played, last=False)
-        played = _Played(chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs, ahead)
+        played = _Played(chunk, _rows(program, inputs.block.x, chunk.block), worlds, outputs, ahead, seen)
     return look(done, played, last=True)
 
 
@@ -223,16 +228,23 @@ class _Keeper:
     identity: dict[str, Any] = field(default_factory=dict)
     written: float = 0.0
 
-    def resume(self, fresh: World, every: int | None, usual: int, exchanges: int) -> Progress:
+    def resume(self, fresh: World, every: int | None, usual: int, exchanges: int, stream: Stream) -> Progress:
         """What the file holds, or a fresh start with rows of `every` exchanges, or of the usual number."""
-        stored = self.path and checkpoints.read(self.path, self.identity, fresh, every)
+        stored = self.path and checkpoints.read(self.path, self.identity, fresh, every, stream)
         if not stored:
-            return Progress(0, fresh, Tally(every or usual))
+            return Progress(0, fresh, Tally(every or usual), Seen())
         if stored.exchanges > exchanges:
             raise ConfigurationError(
                 "steps", f"{exchanges} exchanges", f"at least the {stored.exchanges} in {self.path}"
             )
         return stored
+
+    def saw(self, seen: Seen, block: Block, chunk: Chunk) -> Seen:
+        """With the samples of a chunk, where there is a checkpoint that must know them."""
+        if not self.path:
+            return seen
+        rows = (leaf[chunk.first : chunk.stop] for leaf in block)
+        return seen.plus(Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in rows)))
 
     def keep(self, progress: Progress, *, now: bool = False) -> None:
         if self.path and (now or time.monotonic() - self.written > _CHECKPOINT_SECONDS):

@@ -311,5 +311,11 @@ def dealt(stream: ArrayStream) -> Stream:
     """
     text = stream.description.replace("common batches", "batches dealt to learners, one sample each,")
     return ArrayStream(
-        stream._x, stream._y, stream._order, learners=stream._order.shape[1], occurrences=1, description=text
+        stream._x,
+        stream._y,
+        stream._order,
+        learners=stream._order.shape[1],
+        occurrences=stream.occurrences,
+        promises=stream.promises,
+        description=text,
     )
