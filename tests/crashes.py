@@ -286,7 +286,6 @@ def nursery() -> None:
             life = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        algorithm_of(life.name)  # once for all lives; needs no backend
         child = os.fork()
         if child == 0:
             _child(life)

@@ -291,7 +291,7 @@ def test_an_expert_drawn_from_the_mixture_has_its_expected_loss():
     stream = streams.stochastic_experts(1, 5, seed=2)
     run = partial(simulate, steps=2**5, noise=SameChoices, record=["decisions", "broadcasts"], progress=False)
     mixture, expert = (fed_ope_stoch(5, 1, play=play, **options) for play in ("mixture", "expert"))
-    assert mixture.guarantee == expert.guarantee
+    assert mixture.guarantee.explain() == expert.guarantee.explain()
     mixed, drawn = run(mixture, stream, seed=0), run(expert, stream, seeds=range(150))
     assert (drawn.transcript["broadcasts"] == mixed.transcript["broadcasts"]).all()
     played, shown = mixed.transcript["decisions"][:, 0], drawn.transcript["decisions"][:, :, 0]

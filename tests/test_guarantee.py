@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import math
 from dataclasses import FrozenInstanceError, replace
@@ -66,11 +68,16 @@ def guarantees(draw):
 def pure(*epsilons, **settings):
     """A proven guarantee of pure losses, one per learner."""
     losses = tuple(map(Pure, epsilons))
-    return Guarantee("proven", losses=losses, deltas=(0.0,) * len(losses), **settings)
+    return checked(Guarantee("proven", losses=losses, deltas=(0.0,) * len(losses), **settings))
 
 
 def gaussian(mu, delta, **settings):
-    return Guarantee("proven", losses=(Gaussian(mu),), deltas=(delta,), **settings)
+    return checked(Guarantee("proven", losses=(Gaussian(mu),), deltas=(delta,), **settings))
+
+
+def checked(claim):
+    """As it is read from a file of somebody who checked it."""
+    return Guarantee.from_json(json.dumps(json.loads(claim.to_json()) | {"checked": "program"}))
 
 
 class TestBudget:
@@ -286,6 +293,11 @@ class TestGuarantee:
         assert Guarantee.from_json(promise.to_json()) == promise
         assert hash(Guarantee.from_json(promise.to_json())) == hash(promise)
 
+    @pytest.mark.parametrize("public_labels", [False, True])
+    def test_what_a_stream_says_survives_json(self, public_labels):
+        promise = pure(1.0).for_stream(3, promises=[Assumption("as told")], public_labels=public_labels)
+        assert Guarantee.from_json(promise.to_json()) == promise
+
     def test_per_record_survives_json(self):
         record = pure(1.0, occurrences=3).per_record()
         assert Guarantee.from_json(record.to_json()) == record
@@ -349,6 +361,28 @@ class TestGuarantee:
         assert not record.covers(Budget(9.9))
         assert record.covers(Budget(10.0))
         assert no_guarantee("x").for_stream(3).per_record().basis == "none"
+
+    def test_per_record_of_a_record_at_several_learners(self):
+        """Each learner with noise of its own, for its own budget: no way to lay k occurrences costs more than said."""
+        epsilons, times = (0.5, 1.0, 0.2), 4
+        claim = pure(*epsilons, occurrences=times, repeats="compose").per_record().epsilon
+        lays = list(itertools.combinations_with_replacement(epsilons, times))
+        for lay in lays:
+            laws = [response(epsilon) for epsilon in lay]
+            p, q = (functools.reduce(np.multiply.outer, [law[side] for law in laws]) for side in (0, 1))
+            assert divergence(p.ravel(), q.ravel(), claim) <= 1e-12
+        assert max(map(sum, lays)) == claim == 4.0  # all of them may lie at the learner with most to spend
+
+    def test_per_record_on_a_promise_is_heuristic(self):
+        told = (Assumption("no record is in two of the streams"),)
+        promise = pure(1.0).for_stream(2, promises=told)
+        record = promise.per_record()
+        assert (promise.basis, record.basis) == ("proven", "heuristic")
+        assert (record.promises, record.assumptions) == ((), told)
+        assert record.per_record() == record
+        assert "which nothing checks" in record.sentence()
+        published = replace(promise, basis="published", reason="x").per_record()
+        assert published.basis == "published"
 
     def test_per_record_sampler_error(self):
         record = pure(1.0, occurrences=3).with_sampler_error(1e-9).per_record()

@@ -863,7 +863,7 @@ def test_show_command(tmp_path, invoke):
             )
     result = invoke("show", tmp_path / "node", "--rows", 2)
     assert result.exit_code == 0
-    for expected in ("heart beats", "run1", "Proven: over 100 steps", "at delta 1e-06", "1,234"):
+    for expected in ("heart beats", "run1", "Claimed, not checked: over 100 steps", "at delta 1e-06", "1,234"):
         assert expected in result.stdout
     rows = [line.split() for line in result.stdout.splitlines() if "release" in line]
     assert [row[0] for row in rows] == ["6", "7"]

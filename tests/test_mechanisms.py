@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from functools import lru_cache
 
@@ -10,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import toeplitz
@@ -305,26 +304,46 @@ positive = st.floats(1e-3, 1e3)
 budgets = st.builds(Budget, st.floats(0.01, 30.0), st.floats(1e-9, 0.1))
 
 
-def affordable(mechanism, sensitivity, budget):
-    """The calibrated mechanism, off and on the lattice where there is one."""
-    exact = mechanism.calibrate(sensitivity, budget)
-    yield exact
-    with contextlib.suppress(PrivacyError):
-        yield exact.on_lattice()
+class Affordable:
+    """Calibrates, off and on the lattice, and counts how often a lattice costs more than there is."""
+
+    def __init__(self):
+        self.asked = self.refused = 0
+
+    def __call__(self, mechanism, sensitivity, budget):
+        exact = mechanism.calibrate(sensitivity, budget)
+        self.asked += 1
+        try:
+            return [exact, exact.on_lattice()]
+        except PrivacyError as refusal:
+            self.refused += 1
+            event(f"no lattice: {str(refusal).partition(':')[0]}")
+            return [exact]
+
+    def check(self):
+        """At most a fifth of all cases may be refused: the others are what the test tests."""
+        print(f"a lattice was refused in {self.refused} of {self.asked} cases")
+        assert self.refused <= self.asked / 5
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(budget=budgets, l2=positive, ratio=st.floats(1.0, 3.0), name=st.sampled_from(NAMES))
-def test_what_is_calibrated_never_costs_more_than_the_budget(budget, l2, ratio, name):
-    mechanism, sensitivity = instances()[name], Sensitivity(l1=ratio * l2, l2=l2)
-    for calibrated in affordable(mechanism, sensitivity, budget):
-        (loss,) = calibrated.losses
-        assert isinstance(loss, Gaussian if mechanism.law == "gaussian" else Pure)
-        assert 0.9 * budget.epsilon < loss.epsilon(budget.delta) <= budget.epsilon
-        spent = [calibrated.spent(rows).epsilon(budget.delta) for rows in (0, 1, 2, ROWS)]
-        assert spent == sorted(spent)
-        assert spent[0] == 0
-        assert spent[-1] <= budget.epsilon
+def test_what_is_calibrated_never_costs_more_than_the_budget():
+    affordable = Affordable()
+
+    @settings(max_examples=25, deadline=None, derandomize=True)
+    @given(budget=budgets, l2=positive, ratio=st.floats(1.0, 3.0), name=st.sampled_from(NAMES))
+    def within_the_budget(budget, l2, ratio, name):
+        mechanism, sensitivity = instances()[name], Sensitivity(l1=ratio * l2, l2=l2)
+        for calibrated in affordable(mechanism, sensitivity, budget):
+            (loss,) = calibrated.losses
+            assert isinstance(loss, Gaussian if mechanism.law == "gaussian" else Pure)
+            assert 0.9 * budget.epsilon < loss.epsilon(budget.delta) <= budget.epsilon
+            spent = [calibrated.spent(rows).epsilon(budget.delta) for rows in (0, 1, 2, ROWS)]
+            assert spent == sorted(spent)
+            assert spent[0] == 0
+            assert spent[-1] <= budget.epsilon
+
+    within_the_budget()
+    affordable.check()
 
 
 makers = {
@@ -336,27 +355,32 @@ makers = {
 }
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(
-    budget=budgets,
-    more=st.floats(1.01, 10.0),
-    size=positive,
-    rows=st.integers(1, 3000),
-    longer=st.integers(1, 3000),
-    kind=st.sampled_from(sorted(makers)),
-)
-def test_scales_are_monotone(budget, more, size, rows, longer, kind):
+def test_scales_are_monotone():
     """More budget, less noise; a longer horizon or a larger sensitivity, no less."""
+    affordable = Affordable()
 
-    def scale(rows, size, budget):
-        sensitivity = Sensitivity(l1=size, l2=size)
-        return [each.scales["noise"][0].value for each in affordable(makers[kind](rows), sensitivity, budget)]
+    @settings(max_examples=25, deadline=None, derandomize=True)
+    @given(
+        budget=budgets,
+        more=st.floats(1.01, 10.0),
+        size=positive,
+        rows=st.integers(1, 3000),
+        longer=st.integers(1, 3000),
+        kind=st.sampled_from(sorted(makers)),
+    )
+    def monotone(budget, more, size, rows, longer, kind):
+        def scale(rows, size, budget):
+            sensitivity = Sensitivity(l1=size, l2=size)
+            return [each.scales["noise"][0].value for each in affordable(makers[kind](rows), sensitivity, budget)]
 
-    base = scale(rows, size, budget)
-    assert scale(rows, size, Budget(more * budget.epsilon, budget.delta))[0] < base[0]
-    assert scale(rows, size, Budget(budget.epsilon, min(0.5, more * budget.delta)))[0] <= base[0]
-    for larger in (scale(rows + longer, size, budget), scale(rows, more * size, budget)):
-        assert all(big >= small for big, small in zip(larger, base, strict=False))
+        base = scale(rows, size, budget)
+        assert scale(rows, size, Budget(more * budget.epsilon, budget.delta))[0] < base[0]
+        assert scale(rows, size, Budget(budget.epsilon, min(0.5, more * budget.delta)))[0] <= base[0]
+        for larger in (scale(rows + longer, size, budget), scale(rows, more * size, budget)):
+            assert all(big >= small for big, small in zip(larger, base, strict=False))
+
+    monotone()
+    affordable.check()
 
 
 # The size of the noise, two-sided

@@ -259,7 +259,7 @@ def test_averages_are_of_the_models_and_cost_nothing():
     """Means of three models, which then forget. Beside them the virtual iterates: models without (eta~/tau) b xi."""
     options = {"problem": logistic(l2=0.0), "factorization": "toeplitz", "step_size": STEP}
     made, last = make(publish="averaged", averaging=3, **options), make(**options)
-    assert made.guarantee == last.guarantee
+    assert made.guarantee.explain() == last.guarantee.explain()
     assert made.scales == last.scales
     found = run(made)
     said, models, _, noise = algorithm_1(made, ROUNDS, lambda t: STEP, seed=5)  # which knows no averages

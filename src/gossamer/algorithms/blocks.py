@@ -20,10 +20,12 @@ from gossamer.algorithms.steps import gradient_bound
 from gossamer.checks import check_positive
 from gossamer.core import Algorithm, Every, Learner, Now
 from gossamer.mechanisms import Additive, Gossiped, Prefix
-from gossamer.privacy import Clip, NoiseSpec, no_guarantee
+from gossamer.privacy import Clip, NoiseSpec, declared, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
 from gossamer.sets import DecisionSet
 from gossamer.topology import AcceleratedGossip, Pair, Topology
+
+_SPREAD = "one sample moves one d_j by twice the clip, and what gossip makes of it by the matrix that scales the noise"
 
 
 class State(NamedTuple):
@@ -196,7 +198,8 @@ class AfterGossip(BlockLearner):
 
     def speak(self, state: State, now: Now) -> tuple[Pair, State]:
         """zhat_i(z), the private sum of all that was gossiped, and the next decision; d_i(z) is sent as it is."""
-        _, private = state.private.release(self.mechanism, state.heard.now, now.noise, now.grid)
+        gossiped = declared(state.heard.now, _SPREAD)
+        _, private = state.private.release(self.mechanism, gossiped, now.noise, now.grid)
         fresh = self._fresh(state.gradient, state.x)
         return Pair(fresh, fresh), self._next(state, private.total, now)._replace(private=private)
 

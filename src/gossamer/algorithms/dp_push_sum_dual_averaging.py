@@ -87,7 +87,7 @@ def dp_push_sum_dual_averaging(
         mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name=NAME)
         release = mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)
         learner: DualAveraging = TightDual(problem, clip, mechanism, push=True)
-        promise = noised_once(release, clip, by="gossamer.algorithms.dual_averaging.TightDual", proof=proof)
+        promise = noised_once(release, clip, proof=proof)
     else:
         release = _published(problem, topology, clip, budgets, horizon, noise, alpha)
         learner = PublishedDual(problem, clip, release.mechanism, push=True)

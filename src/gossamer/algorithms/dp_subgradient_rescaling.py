@@ -168,7 +168,7 @@ def dp_subgradient_rescaling(
         release = Independent(shape, horizon=horizon, law=noise, name="gradient").calibrate(sensitivity, budgets)
         learner: Rescaled = TightRescaled(problem, clip, topology.learners, release.mechanism)
         rate = _of_sum(noisy_step_rate(problem, step, clip, release), step, topology)
-        promise = noised_once(release, clip, by=f"gossamer.algorithms.{_NAME}.TightRescaled", proof=proof)
+        promise = noised_once(release, clip, proof=proof)
     else:
         rounds = published_horizon(problem, horizon, noise)
         require_one_bound(clip)

@@ -216,7 +216,6 @@ class Setting:
         return math.inf if self.problem.smoothness is None else self.batch * self.problem.smoothness
 
     def _proven(self, release: Calibrated[Additive]) -> Guarantee:
-        module = "gossamer.algorithms.dual_averaging"
         return Guarantee(
             basis="proven",
             losses=release.losses,
@@ -228,7 +227,6 @@ class Setting:
             assumptions=(
                 self._clipped,
                 Assumption("a batch enters one gradient", "gossamer.core.Every(1): each exchange reads a new batch"),
-                Assumption("decisions and messages are functions of noised gradients", f"{module}.TightDual"),
             ),
             proof=f"docs/algorithms/{self.name}.md",
         )

@@ -27,9 +27,8 @@ from gossamer.checks import check_count
 from gossamer.core import Learner, Now, Public
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Additive, Independent
-from gossamer.privacy import Clip, NoiseSpec, Sensitivity
-from gossamer.problems import Block, Problem
-from gossamer.problems.numerics import clip_rows
+from gossamer.privacy import Clip, NoiseSpec, Sensitivity, declared
+from gossamer.problems import Block, Problem, clipped
 from gossamer.topology import PushSum, Topology
 from gossamer.topology.weights import describe_cut
 
@@ -37,6 +36,7 @@ NAME = "dual"
 ERROR = "error"
 Own = Literal["exact", "gossip"]
 _FEW_PLACES = 4
+_STACKED = "one unit moves the clipped part of every node by twice the clip, times their number, and all parts together"
 
 
 class State(NamedTuple):
@@ -124,7 +124,7 @@ class DualAveraging(Learner):
         places, clip = state.places if self.blocks else None, None if self.whole else self.clip
         gradient = self.problem.clipped_data_gradient_sum(state.y, block, clip, places)
         if self.whole:
-            gradient = clip_rows(gradient[None], self.clip)[0]
+            gradient = gradient if self.clip is None else clipped(gradient, self.clip)
         return state._replace(gradient=self.weight * gradient)
 
     def speak(self, state: State, now: Now) -> tuple[Any, State]:
@@ -181,7 +181,8 @@ class TightDual(DualAveraging):
         return self.mechanism.init()
 
     def _release(self, state: State, now: Now) -> tuple[jax.Array, Any]:
-        return self.mechanism.increment(state.private, state.gradient, now.noise, now.grid)
+        gradient = declared(state.gradient, _STACKED) if self.blocks else state.gradient
+        return self.mechanism.increment(state.private, gradient, now.noise, now.grid)
 
 
 @dataclass(frozen=True)
@@ -234,6 +235,10 @@ class Releaked(Independent):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "touches", check_count("horizon", self.horizon))
+
+    def promises(self) -> tuple[str, ...]:
+        """How far a unit reaches."""
+        return (f"later messages cost at most {self.reach:.4g} times the first",)
 
     def gain(self, position: int | None) -> float:
         """What the messages up to `position` cost, in units of the first: none costs more than it."""

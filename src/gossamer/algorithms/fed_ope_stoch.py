@@ -48,6 +48,7 @@ from gossamer.privacy import (
     NoiseSpec,
     Sensitivity,
     Unit,
+    declared,
 )
 from gossamer.problems import Block, Experts, Linear, Problem
 from gossamer.sets import Simplex
@@ -61,6 +62,8 @@ Calibration = Literal["tight", "published"]
 _BITS = 12  # a coordinate of one sample is rounded to 2^-12 of its range: sums of integers are exact
 _UNIT = 2.0**-24  # float32: the relative error of one operation
 _MOST = 2**19  # samples of one vertex: their sum of integers of up to 2^11 each fits into 32 bits
+_CLAMPED = "one sample moves a coordinate of a sum by 1 and a rounding, since gradients are clamped to their range"
+_ON_A_PATH = "one sample moves v_s at the leaves below one vertex only, by what its clamped gradient allows"
 _PICK = Picks((1,), name="expert")
 
 
@@ -203,7 +206,7 @@ class PrivateClient(TrustingClient):
         return self.mechanism.init()
 
     def _noised(self, private: Any, sums: jax.Array, now: Now) -> tuple[jax.Array, Any]:
-        return self.mechanism.release(private, sums, now.noise, now.grid)
+        return self.mechanism.release(private, declared(sums, _CLAMPED), now.noise, now.grid)
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,8 @@ class LeafClient(PrivateClient):
         return sums, private
 
     def _said(self, private: Any, value: jax.Array, now: Now) -> tuple[jax.Array, Any]:
-        noisy, private = self.mechanism.release(private, value / now.public["unit"], now.noise, now.grid)
+        scaled = declared(value / now.public["unit"], _ON_A_PATH)
+        noisy, private = self.mechanism.release(private, scaled, now.noise, now.grid)
         return noisy * now.public["unit"], private
 
 
@@ -255,7 +259,7 @@ class Selecting(Server):
         """(1), privately. One sample moves the sum of many clients by little: it is added up in pairs."""
         zeros = jnp.zeros_like(messages[0])
         total, _ = jax.lax.scan(lambda pair, one: (pairs.add(pair, one), None), (zeros, zeros), messages)
-        scores = relative(total, now.public["cap"]) / now.public["unit"]
+        scores = declared(relative(total, now.public["cap"]) / now.public["unit"], _ON_A_PATH)
         return self.selection.release(self.selection.init(), scores, now.noise, now.grid)[0], state
 
 
@@ -434,8 +438,6 @@ class Setting:
         if self.published:
             where = "choices" if self.trust == "central" else "messages, of which the proof looks at one coordinate"
             reason = f"published as epsilon {self.budget.epsilon:g} of {where}"
-        local = "PrivateClient" if self.release == "vertex" else "LeafClient"
-        who = "Selecting.aggregate" if self.trust == "central" else f"{local}.speak"
         return Guarantee(
             basis="published" if self.published else "proven",
             reason=reason,
@@ -448,7 +450,6 @@ class Setting:
             assumptions=(
                 Assumption("gradients and their differences are clamped", f"{__name__}.TrustingClient.learn"),
                 Assumption("a sample enters one vertex", "gossamer.core.Phases: each exchange reads new samples"),
-                Assumption("only noised values are seen", f"{__name__}.{who}"),
             ),
             proof="docs/algorithms/fed_ope_stoch.md",
         )

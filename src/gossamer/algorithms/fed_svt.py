@@ -68,6 +68,7 @@ from gossamer.privacy import (
     Unit,
     accounting,
     compose,
+    declared,
     no_guarantee,
 )
 from gossamer.privacy.loss import BoundedRange, Loss
@@ -77,6 +78,12 @@ Trust = Literal["central", "local"]
 Calibration = Literal["tight", "A", "B", "C", "published", "literal"]
 Draws = Literal["exponential", "permute-and-flip"]
 Aggregation = Literal["tree", "blt", "independent"]
+
+
+_ONE_INCREMENT = "one sample moves one increment of a query by 1, since losses lie between 0 and 1 and sums are exact"
+_EVERY_SCORE = (
+    "one sample moves every score by 1 and a rounding, and what is drawn is shown only where a query is above"
+)
 
 
 class Watching(NamedTuple):
@@ -116,14 +123,15 @@ class SparseVector(Server):
         first = now.public["first"] > 0
         phase = jnp.sum(messages, axis=0)
         totals = pairs.add(pairs.unpack(state.totals), phase)
-        watch = state.watch._replace(threshold=now.public["threshold"])
+        lost, threshold = declared(phase[state.expert], _ONE_INCREMENT), now.public["threshold"]
 
         def compare() -> tuple[jax.Array, Watch]:
-            return self.comparing.release(watch, phase[state.expert], now.noise, now.grid)
+            return self.comparing.release(state.watch, lost, now.noise, now.grid, threshold=threshold)
 
         # After kappa changes nothing is compared any more, and the expert stays.
-        above, watch = jax.lax.cond((watch.left > 0) & ~first, compare, lambda: (jnp.bool_(False), watch))
-        scores = relative(floored(totals, now.public["floor"]), now.public["cap"])
+        goes_on = self.comparing.goes_on(state.watch) & ~first
+        above, watch = jax.lax.cond(goes_on, compare, lambda: (jnp.bool_(False), state.watch))
+        scores = declared(relative(floored(totals, now.public["floor"]), now.public["cap"]), _EVERY_SCORE)
         drawn, _ = self.drawing.release(self.drawing.init(), scores, now.noise, now.grid)
         expert = jnp.where(first | above, drawn, state.expert)
         return expert, Watching(pairs.pack(totals), expert, watch)
@@ -145,7 +153,8 @@ class NoisyClient(Client):
 
     def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
         """The phase's sums through the mechanism."""
-        noisy, private = self.mechanism.increment(state.private, state.sums, now.noise, now.grid)
+        sums = declared(state.sums, "one sample moves every sum of losses by 1, since losses lie between 0 and 1")
+        noisy, private = self.mechanism.increment(state.private, sums, now.noise, now.grid)
         return noisy, state._replace(private=private)
 
 
@@ -415,10 +424,7 @@ def _local(
             observer="peers",
             horizon=horizon,
             repeats="group",
-            assumptions=(
-                Assumption("losses lie between 0 and 1", "gossamer.problems.Experts.loss_sums"),
-                Assumption("sums leave a client with noise only", f"{__name__}.NoisyClient.speak"),
-            ),
+            assumptions=(Assumption("losses lie between 0 and 1", "gossamer.problems.Experts.loss_sums"),),
             proof="docs/algorithms/fed_svt.md",
         ),
         schedule=Phases((Segment(rounds, phase),)),

@@ -40,6 +40,7 @@ from gossamer.privacy import (
     Sensitivity,
     Unit,
     budgets_of,
+    declared,
     no_guarantee,
 )
 from gossamer.problems import Block, Problem, check_clip
@@ -51,6 +52,9 @@ Publish = Literal["last", "averaged"]
 Calibration = Literal["tight", "published"]
 
 _ENDLESS = 2**20  # rows of noise for which the averaging length of an endless stream is chosen
+
+
+_MOVED = "one sample moves the sum of a round's gradients by what `round_sum` has for this class of losses"
 
 
 class State(NamedTuple):
@@ -160,7 +164,7 @@ class NoisyRounds(LocalSteps):
     def learn(self, state: State, block: Block, now: Now) -> State:
         """Sum of the round's gradients, released once."""
         x = L2Ball(self.radius).project(state.x) if math.isfinite(self.radius) else state.x
-        gradients = self._gradients(x, block, now)
+        gradients = declared(self._gradients(x, block, now), _MOVED)
         noisy, private = self.mechanism.increment(state.private, gradients, now.noise, now.grid)
         return state._replace(said=noisy / self.local_steps, private=private)
 
@@ -351,10 +355,6 @@ def _averaging(publish: Publish, averaging: int | None, rounds: int | None, nois
 
 def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, moved: RoundSum | None) -> Guarantee:
     clipped = "gossamer.problems.Problem.clipped_data_gradient_sum"
-    steps = Assumption(
-        "a gradient is released before the next is taken", "gossamer.algorithms.online_federated.NoisySteps"
-    )
-    hidden = Assumption("only the sum of a round is shown", "gossamer.algorithms.online_federated.NoisyRounds")
     losses = Assumption(f"losses are of the class {moved.loss_class!r}", moved.enforced_by) if moved else None
     loose = "" if losses is None or losses.enforced else f"nothing makes it true that {losses.claim}"
     return Guarantee(
@@ -370,7 +370,7 @@ def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, mov
         assumptions=(
             Assumption(f"every sample's gradient is clipped: {clip}", clipped),
             Assumption("a sample enters one gradient", "gossamer.core.Every: each exchange reads new samples"),
-            *((hidden, losses) if losses else (steps,)),
+            *((losses,) if losses else ()),
         ),
         proof="docs/algorithms/online_federated.md",
     )

@@ -154,7 +154,7 @@ def pd_ogd(
         release = _tight(problem, clip, budgets, horizon, noise)
         learner: GradientDescent = TightOGD(problem, clip, release.mechanism)
         rate = noisy_step_rate(problem, step, clip, release)
-        promise = noised_once(release, clip, by="gossamer.algorithms.pd_ogd.TightOGD", proof=_PROOF)
+        promise = noised_once(release, clip, proof=_PROOF)
     else:
         release = _published(problem, clip, budgets, horizon, noise)
         learner = PublishedOGD(problem, clip, release.mechanism)

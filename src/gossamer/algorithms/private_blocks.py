@@ -336,7 +336,6 @@ class Setting:
 
     def _guarantee(self, chosen: Chosen) -> Guarantee:
         release, claimed = chosen.release, self.budgets[0].epsilon
-        facts = "gossamer.algorithms.blocks."
         assumptions = [
             Assumption(
                 f"every sample's gradient is clipped: {self.clip}",
@@ -346,16 +345,9 @@ class Setting:
         ]
         observer: Observer = "peers" if self.before else "decisions"
         reason = "" if self.before else "peers see raw gradients: against them, and a wiretap, there is none"
-        if self.before:
-            assumptions.append(
-                Assumption("decisions and messages are functions of noised sums", facts + "BeforeGossip")
-            )
-        else:
+        if not self.before:
             exact = "gossip multiplies with the matrix that the noise is scaled for"
-            assumptions += [
-                Assumption("decisions are functions of noised sums", facts + "AfterGossip"),
-                Assumption(exact, "gossamer.topology.AcceleratedGossip.matrix, on a fixed network"),
-            ]
+            assumptions.append(Assumption(exact, "gossamer.topology.AcceleratedGossip.matrix, on a fixed network"))
         if self.published:
             reason += f"; the paper claims epsilon {claimed:g} for this noise, this is what it gives"
         # Occurrences in one block, under one node, or gossiped together add up: only fresh noise on steps composes.

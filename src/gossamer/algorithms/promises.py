@@ -13,19 +13,18 @@ from gossamer.problems import Problem
 Calibration = Literal["tight", "published"]
 
 
-def noised_once(release: Calibrated[Any], clip: Clip, *, by: str, proof: str) -> Guarantee:
+def noised_once(release: Calibrated[Any], clip: Clip, *, proof: str) -> Guarantee:
     """The guarantee of a learner whose messages and decisions are functions of gradients that were noised once.
 
     Args:
         release: what the gradients go through.
         clip: of every sample's gradient.
-        by: the learner that is written so.
         proof: where to read it.
 
     >>> from gossamer.mechanisms import Independent
     >>> from gossamer.privacy import Budget, Sensitivity
     >>> release = Independent((1,)).calibrate(Sensitivity(2.0, 2.0), Budget(1.0))
-    >>> noised_once(release, Clip(l2=1.0), by="TightOGD", proof="docs/algorithms/pd_ogd.md").basis
+    >>> noised_once(release, Clip(l2=1.0), proof="docs/algorithms/pd_ogd.md").basis
     'proven'
     """
     promise = raw_decisions(release, clip, proof=proof)
@@ -38,7 +37,6 @@ def noised_once(release: Calibrated[Any], clip: Clip, *, by: str, proof: str) ->
         assumptions=(
             *promise.assumptions,
             Assumption("a sample enters one gradient", "gossamer.core.Every(1): each exchange reads new samples"),
-            Assumption("decisions and messages are functions of noised gradients", by),
         ),
     )
 

@@ -16,11 +16,13 @@ gradient is no gradient field, and steps do expand. *Smooth.* Clipping in the Eu
 moves no two gradients apart: the clipped gradient changes by L |z - z'| at most too. L holds because features are
 clipped.
 
-*Float32.* The proof is about exact numbers. A computed gradient is off by at most E = B 2^-16 (its norm), + B tau 2^-24
-(the sum), + L (features + tau + 16) 2^-24 |z| (the score, z itself, and l2 z in the sum; of a gradient that is only
-known to be clipped, l2 for L), so every step adds 2 E more. |z| is bounded by the decision set, and whoever starts a
-round enforces it; where the set has no end, local steps start inside a ball: so large that scores of 50 are possible
-in it, or that all of this is 2^-11 of the sensitivity, whichever is larger.
+*Float32.* The proof is about exact numbers. A computed gradient is off by at most E = B s (its norm, s = `norm_slack`),
++ B tau 2^-24 (the sum), + L (features + tau + 16) 2^-24 |z| (the score, z itself, and l2 z in the sum; of a gradient
+that is only known to be clipped, l2 for L), so every step adds 2 E more. |z| is bounded by the decision set, and
+whoever starts a round enforces it; where the set has no end, local steps start inside a ball: so large that scores of
+50 are possible in it, or that all of this is 2^-11 of the sensitivity, whichever is larger. A gradient that
+overflows, or is longer than 2^125 B, counts as zero. Whether one does can depend on z only where |score| is more than
+2^-26 of a slope beyond 2^88 B / R: R^2 |z| is above 2^62 B then, and the last term of E covers it.
 """
 
 from __future__ import annotations
@@ -32,11 +34,12 @@ from typing import Literal, get_args
 from gossamer.checks import check_positive
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip, Sensitivity
+from gossamer.privacy.clip import norm_slack
 from gossamer.problems import Problem
 
 LossClass = Literal["scalar-link", "smooth", "any"]
 
-_NORM, _UNIT, _SHARE, _SCORE = 2.0**-16, 2.0**-24, 2.0**-11, 50.0
+_UNIT, _SHARE, _SCORE = 2.0**-24, 2.0**-11, 50.0
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,7 @@ def _bound(
 
     def moved(radius: float) -> float:
         longest = kept**tau * (radius + step * tau * b) if per_norm else 0.0
-        off = b * (_NORM + tau * _UNIT) + per_norm * longest
+        off = b * (norm_slack(problem.dim, clip.order) + tau * _UNIT) + per_norm * longest
         s = 2 * b + 2 * off
         for _ in range(tau - 1):
             s = kept * s + min(drift * s, 2 * b) + 2 * off

@@ -22,6 +22,10 @@ class Shared(Selection):
     _: KW_ONLY
     leaves: int = 1
 
+    def promises(self) -> tuple[str, ...]:
+        """How a unit is shared out."""
+        return (*super().promises(), f"one unit shares its sensitivity among at most {self.leaves} selections")
+
     def touched(self, position: int | None) -> int:
         """The draws of all of them."""
         return self.leaves

@@ -54,6 +54,7 @@ from gossamer.privacy import (
     Unit,
     accounting,
     compose,
+    declared,
 )
 from gossamer.problems import Experts
 
@@ -87,6 +88,10 @@ class Keeping(Mechanism):
         """One number."""
         return {self.name: ("exponential", ())}
 
+    def promises(self) -> tuple[str, ...]:
+        """What the value holds besides the loss."""
+        return (f"a loss is released with -scale ln(1 - {self.restless:.4g}) added",)
+
     def init(self) -> Any:
         """Nothing to remember."""
         return ()
@@ -112,6 +117,9 @@ class Keeping(Mechanism):
     def touched(self, position: int | None) -> float:
         """One draw."""
         return 1.0
+
+
+_FEW_DRAWS = "one sample moves every score by 1 and a rounding, and a counted number of draws is shown"
 
 
 class State(NamedTuple):
@@ -145,8 +153,9 @@ class Dartboard(Server):
         first = now.public["first"] > 0
         phase = jnp.sum(messages, axis=0)
         totals = pairs.add(pairs.unpack(state.totals), phase)
-        keep, _ = self.keeping.release((), phase[state.expert] + now.public["restless"], now.noise, now.grid)
-        scores = relative(totals, now.public["cap"])
+        lost = declared(phase[state.expert] + now.public["restless"], "one sample moves the losses of a phase by 1")
+        keep, _ = self.keeping.release((), lost, now.noise, now.grid)
+        scores = declared(relative(totals, now.public["cap"]), _FEW_DRAWS)
         drawn, _ = self.drawing.release(self.drawing.init(), scores, now.noise, now.grid)
         change = ~first & ~keep & (state.left > 0)
         expert = jnp.where(first | change, drawn, state.expert)

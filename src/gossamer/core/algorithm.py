@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from functools import cached_property
+from types import MappingProxyType
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.checks import check_count, check_positive, check_seed
+from gossamer.core.flow import Flow, Guarded, GuardedServer, foreign
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Calibrated, Mechanism
-from gossamer.privacy import Guarantee, Loss, Scale, Unit
+from gossamer.mechanisms import Calibrated, Independent, Mechanism
+from gossamer.privacy import Guarantee, Loss, Scale, Unit, compose
+from gossamer.privacy.marks import ours, put_together_by_us
 from gossamer.problems import Problem
 from gossamer.topology import Gossip, Mixing, Topology, public_draws
 
@@ -118,10 +122,18 @@ class Algorithm:
     capacity: int | None = None
     missing: Missing | None = "own"
     batch: int = 1
+    _by_us: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if (self.server is None) == isinstance(self.topology, Federation):
             raise ConfigurationError("topology", self.topology, "a Federation exactly when there is a server")
+        object.__setattr__(self, "public", MappingProxyType(dict(self.public)))
+        for side in (self.learner, self.server):
+            try:
+                hash(side)
+            except TypeError as error:
+                hint = "compiled programs are kept by it: use tuples, not lists or arrays"
+                raise ConfigurationError("learner", type(side).__name__, "one with hashable fields", hint) from error
         drawn = [*self.learner.noise, *(self.server.noise if self.server else ())]
         scaled = [name for release in self.releases for name in release.scales]
         for names in (drawn, scaled):
@@ -134,6 +146,79 @@ class Algorithm:
             raise ConfigurationError("releases", sorted(self.scales), f"a scale for each draw of {sorted(declared)}")
         for name in declared:
             self.scales_of(name)
+            if self.server and name in self.server.noise and len(self.scales[name]) > 1:
+                raise ConfigurationError("releases", f"{len(self.scales[name])} scales of {name}", "one for the server")
+        if self.guarantee.basis == "proven":
+            object.__setattr__(self, "_by_us", put_together_by_us(Algorithm))
+            self._require_covered()
+            self._require_apart()
+            object.__setattr__(self, "guarantee", self.guarantee.after_check(*self.flow.check()))
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("Algorithm has no subclasses: engines rely on what its constructor checks")
+
+    @cached_property
+    def flow(self) -> Flow:
+        """What leaves a learner, and how: what is checked where the guarantee says `proven`."""
+        protecting = [release for release in self.releases if release.sensitivities]
+        return Flow(
+            learner=self.learner,
+            server=self.server,
+            problem=self.problem,
+            mechanisms=tuple(release.mechanism for release in protecting),
+            idle=frozenset(self.scales) - {name for release in protecting for name in release.scales},
+            observer=self.guarantee.observer,
+            unit=self.guarantee.unit,
+            learners=self.learners,
+            public=tuple(sorted(self.public)),
+            rows=tuple(sorted({self.batch * run.block for run in self.schedule.segments(2**62)})),
+            draws=MappingProxyType({**self.learner.noise, **(self.server.noise if self.server else {})}),
+            put_together_by_us=self._by_us and not foreign((*self.public.values(), self.topology, self.mixing)),
+            scaled_for=tuple(
+                (min(one.l1 for one in each.sensitivities), min(one.l2 for one in each.sensitivities))
+                for each in protecting
+            ),
+        )
+
+    @property
+    def running(self) -> tuple[Learner, Server | None]:
+        """Learner and server as engines run them: of a guarantee that is proven, the programs that were checked."""
+        if self.guarantee.basis != "proven":
+            return self.learner, self.server
+        return Guarded(self.flow), GuardedServer(self.flow) if self.server else None
+
+    def _require_apart(self) -> None:
+        """Refuse to compose the occurrences of a record where two of them may share noise or a release."""
+        if self.guarantee.repeats != "compose":
+            return
+        for release in self.releases:
+            samples = 1 if self.guarantee.unit is Unit.BATCH else max(self.flow.rows) / self._per_exchange(release)
+            if release.sensitivities and (type(release.mechanism) is not Independent or samples > 1):
+                allowed = "'group' unless every sample is released by itself, with noise of its own"
+                raise PrivacyError.of("repeats", "compose", allowed)
+
+    def _require_covered(self) -> None:
+        """Refuse a guarantee of less than what all its releases cost together."""
+        releases = [release for release in self.releases if release.sensitivities]
+        if not releases:
+            hint = "list the calibrated mechanisms that data go through"
+            raise PrivacyError.of("releases", (), "mechanisms with a sensitivity, for a proven guarantee", hint)
+        stated = (*self.guarantee.losses, *releases, *(each for release in releases for each in release.sensitivities))
+        for kind in set(map(type, stated)):
+            if not ours(kind):
+                raise PrivacyError.of("guarantee", kind.__name__, "Gossamer's own, where it is proven")
+        if self.guarantee.per == "record" or self.guarantee.occurrences is not None:
+            raise PrivacyError.of("guarantee", "one per record", "one per occurrence", "the stream says how many")
+        lattice = [one for one in releases if all(scale.grid for each in one.scales.values() for scale in each)]
+        inexact = self._sampler_error(lattice)
+        if self.guarantee.sampler_error < inexact * (1 - 1e-9):
+            raise PrivacyError.of("sampler_error", self.guarantee.sampler_error, f"at least {inexact:.6g} on a lattice")
+        protecting = [release.losses for release in releases]
+        count = max(map(len, protecting))
+        together = tuple(_together([losses[one % len(losses)] for losses in protecting]) for one in range(count))
+        if self.guarantee.losses not in (together, together[:1] if len(set(together)) == 1 else together):
+            allowed = "what its releases cost together, " + ", ".join(sorted({str(one) for one in together})[:3])
+            raise PrivacyError.of("guarantee", self.guarantee.losses, allowed)
 
     @property
     def learners(self) -> int:
@@ -211,9 +296,7 @@ class Algorithm:
         if idle:
             hint = "choose options without them (gradient_noise=0, or a history that is not sampled)"
             raise PrivacyError.of("secure noise", f"draws that protect nothing: {', '.join(idle)}", "none", hint)
-        error = sum(release.on_lattice().sampler_error() for release in self.releases)
-        # One sample of one learner touches that learner's draws; any other unit may touch those of all.
-        error *= 1 if self.guarantee.unit is Unit.SAMPLE else self.learners
+        error = self._sampler_error([release.on_lattice() for release in self.releases])
         if error >= 1:
             raise PrivacyError.of(
                 "horizon", self.guarantee.horizon, "a number of steps", "with it the error of all draws has a bound"
@@ -221,8 +304,18 @@ class Algorithm:
         guarantee, releases = self.guarantee, [release.keeping_back(error).on_lattice() for release in self.releases]
         if len(releases) == 1:
             guarantee = replace(guarantee, losses=releases[0].losses, deltas=releases[0].deltas)
+        else:
+            guarantee = replace(guarantee, losses=(compose([release.losses[0] for release in releases]),))
         # The bound on regret is that of the noise before it grew.
         return replace(self, releases=tuple(releases), guarantee=guarantee.with_sampler_error(error), regret_bound=None)
+
+    def _sampler_error(self, releases: Sequence[Calibrated[Mechanism]]) -> float:
+        """How far the draws that one unit touches are from their laws, on a lattice.
+
+        One sample of one learner touches that learner's draws; any other unit may touch those of all.
+        """
+        error = sum(release.sampler_error() for release in releases)
+        return error * (1 if self.guarantee.unit is Unit.SAMPLE else self.learners)
 
     def theoretical_bound(self) -> float:
         """What the expected regret is proven to stay below: R_{T,i}, with the losses of all n learners at every step.
@@ -253,6 +346,10 @@ class Algorithm:
         lines += [f"  {key}: {value}" for key, value in self.parameters.items()]
         lines += [f"  noise on {name}: scale {_range(scales)}" for name, scales in self.scales.items()]
         return "\n".join([*lines, f"  guarantee: {self.guarantee.sentence()}"])
+
+
+def _together(losses: list[Loss]) -> Loss:
+    return losses[0] if len(losses) == 1 else compose(losses)
 
 
 def _range(scales: tuple[Scale, ...]) -> str:

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 import jax
@@ -32,6 +33,7 @@ from gossamer.privacy import (
     accounting,
     budgets_of,
 )
+from gossamer.privacy.marks import mark_methods
 
 AdditiveLaw = Literal["laplace", "l2-laplace", "gaussian"]
 """The laws of noise that is added to values."""
@@ -61,6 +63,10 @@ class Mechanism(ABC):
     name: str = "noise"
     together: int = 1
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        mark_methods(cls, release=("release", "increment"))
+
     def __post_init__(self) -> None:
         if not isinstance(self.shape, tuple):
             raise ConfigurationError("shape", self.shape, "a tuple of whole numbers", "try shape=(10,)")
@@ -80,6 +86,15 @@ class Mechanism(ABC):
     def sums(self) -> bool:
         """Whether the sum of all values so far is released at every value, and not the value."""
         return False
+
+    @property
+    def composes(self) -> bool:
+        """Whether the loss counts one unit in every release: then values may depend on it again and again."""
+        return False
+
+    def promises(self) -> tuple[str, ...]:
+        """What the loss takes from whoever made the mechanism, and no program shows."""
+        return ()
 
     def noise(self, used_in: UsedIn, times: int | None = None) -> dict[str, NoiseSpec]:
         """The draws of one release as a learner declares them, for the function that releases.
@@ -205,6 +220,17 @@ class Calibrated(Generic[M_co]):
     sensitivities: tuple[Sensitivity, ...]
     scales: Mapping[str, tuple[Scale, ...]]
     deltas: tuple[float, ...] = (0.0,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scales", MappingProxyType(dict(self.scales)))
+        for name, each in self.scales.items():
+            for scale in each:
+                lattice = scale.grid == 0 or (
+                    scale.grid > 0 and math.frexp(scale.grid)[0] == 0.5 and (scale.value / scale.grid).is_integer()
+                )
+                if not (0 <= scale.value < math.inf and lattice):
+                    allowed = "a finite number of at least 0, on a lattice a multiple of its spacing, a power of two"
+                    raise PrivacyError.of(f"scale of {name}", scale, allowed)
 
     @property
     def losses(self) -> tuple[Loss, ...]:

@@ -77,6 +77,10 @@ class Gossiped(Mechanism):
         """As `inner`."""
         return self.inner.sums
 
+    def promises(self) -> tuple[str, ...]:
+        """What gossip does to a unit."""
+        return (f"gossip spreads what one unit moves by at most {self.spread:.6g}", *self.inner.promises())
+
     def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
         """Those of `inner`: every learner has draws of its own."""
         return self.inner.laws()

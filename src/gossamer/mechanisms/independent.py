@@ -38,6 +38,11 @@ class Independent(Additive):
         super().__post_init__()
         check_count("touches", self.touches)
 
+    @property
+    def composes(self) -> bool:
+        """Where a unit may move every value."""
+        return self.horizon is not None and self.touches >= self.horizon
+
     def init(self) -> State:
         """How many releases there were, where their number is bounded; else nothing."""
         return () if self.horizon is None else jnp.zeros((), jnp.int32)

@@ -41,7 +41,7 @@ class Selection(Mechanism):
         candidates: how many there are.
         best: whether the highest score is best, or the lowest.
         monotone: whether one unit moves all scores of a selection the same way. Nothing can check that: it is the
-            caller's promise, and it halves the noise.
+            caller's promise, which guarantees list, and it halves the noise.
         touches: in how many selections one unit can enter the scores; None: in all of the horizon.
     """
 
@@ -70,6 +70,15 @@ class Selection(Mechanism):
         """Both norms of one score are the same; of a vector, the Euclidean one is the better bound of an entry."""
         return 2
 
+    @property
+    def composes(self) -> bool:
+        """Unless the caller says otherwise a unit may enter every selection."""
+        return self.touches is None
+
+    def promises(self) -> tuple[str, ...]:
+        """That scores are monotone."""
+        return ("one unit moves all scores of a selection the same way",) if self.monotone else ()
+
     def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
         """One number for every candidate."""
         return {self.name: (self.LAW, self.shape)}
@@ -79,8 +88,8 @@ class Selection(Mechanism):
         return Sensitivity(sensitivity.l1 + grid, sensitivity.l2 + grid)
 
     def init(self) -> State:
-        """How many selections were made; not counted where they may go on for ever."""
-        return jnp.int32(0)
+        """How many selections were made, where their number is bounded; else nothing."""
+        return () if self.horizon is None else jnp.int32(0)
 
     def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, State]:
         """The index of the best noisy score, as int32; ties go to the lower one.

@@ -14,6 +14,7 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, snap
 from gossamer.mechanisms.pairs import Pair, add, two_sum
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity
+from gossamer.privacy.marks import marked
 
 Shift = Literal["any", "monotone", "constant"]
 SHIFTS: dict[Shift, int] = {"any": 2, "monotone": 1, "constant": 1}
@@ -99,6 +100,25 @@ class AboveThreshold(Mechanism):
         """Both norms of one number are the same."""
         return 1
 
+    @property
+    def composes(self) -> bool:
+        """Unless shifts are constant one unit may move every query."""
+        return self.shift != "constant"
+
+    def promises(self) -> tuple[str, ...]:
+        """That queries are monotone."""
+        return ("one unit moves all queries the same way",) if self.shift == "monotone" else ()
+
+    def goes_on(self, state: Watch) -> jax.Array:
+        """Whether answers "above" are left: a function of those given, which everybody knows.
+
+        >>> watch = AboveThreshold(count=1)
+        >>> bool(watch.goes_on(watch.init()))
+        True
+        """
+        answer: jax.Array = marked("public", self, lambda watch: watch.left > 0, state)
+        return answer
+
     def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
         """A number for the query, and one for the threshold, which only a release that starts a segment uses."""
         return {self._draw("query"): ("laplace", ()), self._draw("threshold"): ("laplace", ())}
@@ -108,19 +128,24 @@ class AboveThreshold(Mechanism):
         public, zero = jnp.float32(threshold), jnp.float32(0)
         return Watch(public, (zero, zero), jnp.bool_(False), jnp.int32(self.count or 1), jnp.int32(0))
 
-    def release(self, state: State, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, Watch]:
+    def release(
+        self, state: State, value: jax.Array, noise: Noise, grid: Grid, *, threshold: jax.Array | None = None
+    ) -> tuple[jax.Array, Watch]:
         """Whether the query is above, as a truth value. In constant-shift mode `value` is the query's increment.
+
+        A public `threshold` takes the place of the one that `init` got wherever a noisy one is drawn.
 
         Halted, or past the horizon, it compares nothing: outside a compiled program it raises, inside it says False. A
         query that is not a number is never above.
         """
         if value.shape != ():
             raise ConfigurationError("query", value.shape, "one number, an array of shape ()")
-        (query, threshold), spacing = map(self._draw, ("query", "threshold")), grid.get(self._draw("query"))
-        fresh = two_sum(snap(state.threshold, spacing), snap(noise[threshold], spacing))
+        spacing = grid.get(self._draw("query"))
+        public = state.threshold if threshold is None else threshold
+        fresh = two_sum(snap(public, spacing), snap(noise[self._draw("threshold")], spacing))
         noisy = _where(state.drawn, state.noisy, fresh)
         margin = _less(noisy, snap(value, spacing))
-        above = self._covered(state) & _reaches(snap(noise[query], spacing), margin)
+        above = self._covered(state) & _reaches(snap(noise[self._draw("query")], spacing), margin)
         return above, self._after(state, above, margin if self.shift == "constant" else noisy)
 
     def _covered(self, state: Watch) -> jax.Array:

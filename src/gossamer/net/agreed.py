@@ -90,7 +90,10 @@ def config_digest(algorithm: Algorithm) -> str:
     problem, network = algorithm.problem, algorithm.topology
     parts = [repr(part) for part in (algorithm.name, algorithm.learner, algorithm.mixing, algorithm.schedule)]
     parts += [f"{name} {schedule!r}" for name, schedule in sorted(algorithm.public.items())]
-    parts += [repr(algorithm.releases), repr(algorithm.missing), repr(algorithm.batch), algorithm.guarantee.to_json()]
+    parts += [repr(algorithm.releases), repr(algorithm.missing), repr(algorithm.batch)]
+    parts += [
+        replace(algorithm.guarantee).to_json()
+    ]  # without the digest of programs, which other versions of JAX write
     parts += [hashlib.sha256(problem.initial_decision().astype("<f4").tobytes()).hexdigest()]
     if isinstance(network, Topology):
         lists = network.neighbours(np.arange(1 if network.fixed else 64))

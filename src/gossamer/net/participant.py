@@ -89,7 +89,8 @@ class Participant:
                 "algorithm", algorithm.name, "one that gossips", "learners around a server do not run as nodes"
             )
         self.algorithm, self.learner, self.noise = algorithm, learner, noise
-        self._specs = algorithm.learner.noise
+        self._functions = algorithm.running[0]
+        self._specs = self._functions.noise
         self._scales = {name: algorithm.scales_of(name)[learner] for name in self._specs}
         grids = {name: scale.grid for name, scale in self._scales.items() if scale.grid}
         self._grid: dict[str, Any] = {name: np.float32(grid) for name, grid in grids.items()}
@@ -110,7 +111,7 @@ class Participant:
 
     def start(self) -> State:
         """The state before the first exchange."""
-        return _start(self.algorithm.learner, jnp.asarray(self.learner))
+        return _start(self._functions, jnp.asarray(self.learner))
 
     def warm_up(self) -> None:
         """Compile everything, so that no neighbour has to wait for it: one exchange of another one, without noise."""
@@ -120,7 +121,7 @@ class Participant:
 
     def decide(self, state: State, exchange: int) -> NDArray[np.float32]:
         """What is played until this exchange speaks."""
-        return np.asarray(_decide(self.algorithm.learner, state, self._now("decide", exchange)))
+        return np.asarray(_decide(self._functions, state, self._now("decide", exchange)))
 
     def release(self, state: State, block: Block, exchange: int, carried: Gossip | None = None) -> tuple[Gossip, State]:
         """Learn from the block and speak: the message, ready to be gossiped, and the state.
@@ -128,7 +129,7 @@ class Participant:
         `carried`: what gossip remembers from the exchange before.
         """
         learning, speaking = self._now("learn", exchange), self._now("speak", exchange)
-        message, state = _release(self.algorithm.learner, state, block, learning, speaking)
+        message, state = _release(self._functions, state, block, learning, speaking)
         values = _arrays(spoken(message))
         if self.algorithm.missing == "later":
             known = carried if isinstance(carried, Cumulative) else Cumulative(values)
@@ -143,7 +144,7 @@ class Participant:
         heard = self._message(now)
         if self._pairs:
             heard = Pair(heard, self._message(before[0] if before else now))
-        return _listen(self.algorithm.learner, state, heard)
+        return _listen(self._functions, state, heard)
 
     def stored(self, state: State, said: Values) -> list[Any]:
         """What must be kept of a state after `release`, beside the message that was said.
@@ -165,7 +166,7 @@ class Participant:
 
     @cached_property
     def _needed(self) -> tuple[bool, ...]:
-        learner = self.algorithm.learner
+        learner = self._functions
 
         def exchange(state: State, others: Any) -> tuple[State, Any]:
             heard, block, deciding, learning, speaking = others
@@ -193,7 +194,7 @@ class Participant:
         noise = {name: jnp.zeros(spec.shape) for name, spec in self._specs.items() if spec.used_in == "speak"}
         public = {name: jnp.ones(()) for name in self.algorithm.public}
         grid = {name: jnp.asarray(self._grid[name]) for name in noise if name in self._grid}
-        return self.algorithm.learner.speak(self.start(), Now(public, noise, grid))[0]
+        return self._functions.speak(self.start(), Now(public, noise, grid))[0]
 
     def _now(self, function: str, exchange: int) -> Now:
         if not self._chunk.first <= exchange < self._chunk.first + self._length:

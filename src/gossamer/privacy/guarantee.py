@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import Any, Literal, get_args
@@ -15,6 +15,7 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.privacy import accounting
 from gossamer.privacy.budget import Budget, as_float, budgets_of
 from gossamer.privacy.loss import Loss, worst
+from gossamer.privacy.marks import called_by_us
 
 Basis = Literal["proven", "published", "heuristic", "none"]
 """Why a guarantee is believed: a proof whose every assumption code enforces; a paper's noise as printed; a proof with
@@ -71,13 +72,18 @@ class Guarantee:
         unit: what changes between neighbours.
         observer: whom it is against.
         horizon: the steps it covers; None: it never ends.
-        occurrences: how often one record occurs in the stream at most; None where that is not known.
+        occurrences: how many samples of the stream change at most where one record changes; None where that is not
+            known, or may be all of them.
+        promises: what `occurrences` rests on and nothing enforces; a claim per record rests on it too.
+        public_labels: whether a claim per record holds only where the record keeps its label.
         per: whether one occurrence changes between neighbours, or a whole record: all its occurrences.
         repeats: "compose" where each occurrence of a record enters releases of its own, so that their losses compose;
             "group" where nothing says so: group privacy holds wherever the occurrences lie.
         sampler_error: how far the noise that the unit touches is from the exact law at most, in total variation.
         assumptions: what the proof rests on, each with the code that enforces it.
         proof: where to read it.
+        checked: the digest of the programs whose flow of data was checked (`gossamer.core.flow`); empty: nothing was,
+            and "proven" is a claim.
     """
 
     basis: Basis
@@ -88,23 +94,27 @@ class Guarantee:
     observer: Observer = "peers"
     horizon: int | None = None
     occurrences: int | None = None
+    promises: tuple[Assumption, ...] = ()
+    public_labels: bool = False
     per: Literal["occurrence", "record"] = "occurrence"
     repeats: Literal["group", "compose"] = "group"
     sampler_error: float = 0.0
     assumptions: tuple[Assumption, ...] = ()
     proof: str = ""
+    checked: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        for field, choices in _CHOICES.items():
-            if getattr(self, field) not in choices:
-                raise ConfigurationError(field, getattr(self, field), ", ".join(map(repr, choices)))
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigurationError(name, getattr(self, name), ", ".join(map(repr, choices)))
+        object.__setattr__(self, "unit", Unit(self.unit))
         if (self.basis == "none") == bool(self.losses) or len(self.losses) != len(self.deltas):
             raise ConfigurationError("losses", self.losses, "a loss with its delta, exactly where there is a guarantee")
         if not all(isinstance(loss, Loss) for loss in self.losses):
             raise ConfigurationError("losses", self.losses, "privacy losses", "try Pure(1.0)")
-        for field in ("horizon", "occurrences"):
-            if getattr(self, field) is not None:
-                object.__setattr__(self, field, check_count(field, getattr(self, field)))
+        for name in ("horizon", "occurrences"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check_count(name, getattr(self, name)))
         object.__setattr__(self, "deltas", tuple(map(_checked_delta, self.deltas)))
         object.__setattr__(self, "sampler_error", _checked_delta(self.sampler_error))
         loose = [assumption.claim for assumption in self.assumptions if not assumption.enforced]
@@ -163,23 +173,61 @@ class Guarantee:
         left = budget.delta - self.sampler_share(budget.epsilon)
         return left >= 0 and loss.epsilon(left) <= budget.epsilon
 
+    def _but(self, **changed: Any) -> Guarantee:
+        """The same with other fields; what was checked stays checked."""
+        made = replace(self, **changed)
+        object.__setattr__(made, "checked", self.checked)
+        return made
+
     def because(self, reason: str) -> Guarantee:
         """The same with one more thing to say about it.
 
         >>> no_guarantee("messages are raw").because("as if").reason
         'messages are raw; as if'
         """
-        return replace(self, reason="; ".join(filter(None, (self.reason, reason))))
+        return self._but(reason="; ".join(filter(None, (self.reason, reason))))
 
-    def for_stream(self, occurrences: int | None) -> Guarantee:
-        """The same for a stream in which one record occurs so often at most."""
-        return replace(self, occurrences=occurrences)
+    def after_check(self, seen: Sequence[Assumption], loose: Sequence[Assumption], digest: str) -> Guarantee:
+        """The same after its programs were checked: heuristic where that leaves something that nothing enforces.
+
+        >>> from gossamer.privacy import Pure
+        >>> Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,)).after_check([], [], "3f2a")
+        Traceback (most recent call last):
+            ...
+        gossamer.errors.PrivacyError: checked: got '3f2a'; allowed: what an algorithm found. Make one with it.
+        """
+        if not called_by_us():
+            raise PrivacyError.of("checked", digest, "what an algorithm found", "make one with it")
+        known = [one for one in self.assumptions if one not in (*seen, *loose)]
+        made = self._but(basis="heuristic" if loose else self.basis, assumptions=(*known, *seen, *loose))
+        object.__setattr__(made, "checked", digest)
+        for one in loose:
+            made = made.because(f"nothing makes it true that {one.claim}")
+        return made
+
+    def for_stream(
+        self, occurrences: int | None, *, promises: Sequence[Assumption] = (), public_labels: bool = False
+    ) -> Guarantee:
+        """The same for a stream in which one record occurs so often at most; the arguments are attributes of `Stream`.
+
+        >>> from gossamer.privacy import Pure
+        >>> promise = Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,))
+        >>> promise.for_stream(3, public_labels=True).sentence().partition("; ")[2]
+        'per record, which occurs up to 3 times and whose label is public, epsilon 3.'
+        >>> promise.for_stream(None).reason
+        'nothing is claimed per record: one may change any number of samples'
+        """
+        known = self._but(occurrences=occurrences, promises=tuple(promises), public_labels=public_labels)
+        if occurrences is None and self.losses:
+            return known.because("nothing is claimed per record: one may change any number of samples")
+        return known
 
     def per_record(self) -> Guarantee | None:
         """The guarantee of a whole record, all its occurrences together; None where nobody knows how many there are.
 
         From the largest loss of any learner, by group privacy, or by composition where the occurrences enter different
-        releases. As many times more draws may be inexact.
+        releases. That also holds where they lie at several learners, against all who do not hold the record. As many
+        times more draws may be inexact. Where it rests on a promise that nothing enforces, it is heuristic.
 
         >>> from gossamer.privacy import Pure
         >>> Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,), occurrences=10).per_record().epsilon
@@ -193,17 +241,25 @@ class Guarantee:
         one = worst(self.losses)
         every = one.repeated(times) if self.repeats == "compose" else one.group(times)
         spare = max(0.0, *(delta - loss.least_delta for loss, delta in zip(self.losses, self.deltas, strict=True)))
-        return replace(
-            self,
+        record = self._but(
+            basis="heuristic" if self.basis == "proven" and self.promises else self.basis,
             losses=(every,),
             deltas=(min(1.0, every.least_delta + spare),),
             sampler_error=min(1.0, times * self.sampler_error),
             per="record",
+            promises=(),
+            assumptions=(*self.assumptions, *self.promises),
         )
+        return record.because(self._ifs) if self.promises else record
+
+    @property
+    def _ifs(self) -> str:
+        """The promises that a claim per record rests on, in words."""
+        return f"if {' and '.join(promise.claim for promise in self.promises)}, which nothing checks"
 
     def with_sampler_error(self, distance: float) -> Guarantee:
         """The same with noise that is so far from the exact law, over all draws that one unit touches."""
-        return replace(self, sampler_error=self.sampler_error + distance)
+        return self._but(sampler_error=self.sampler_error + distance)
 
     def sentence(self) -> str:
         """The whole guarantee as one readable sentence; numbers are rounded up.
@@ -212,8 +268,8 @@ class Guarantee:
         'No privacy guarantee: decisions are functions of raw gradients.'
         >>> from gossamer.privacy import Pure
         >>> print(Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,), horizon=1000).sentence())
-        Proven: over 1,000 steps, all other participants together, who see every message and every decision, learn about
-        one sample of one learner at most epsilon 1.
+        Claimed, not checked: over 1,000 steps, all other participants together, who see every message and every
+        decision, learn about one sample of one learner at most epsilon 1.
         """
         if self.basis == "none":
             return f"No privacy guarantee: {self.reason.rstrip('.')}."
@@ -222,14 +278,25 @@ class Guarantee:
         what = str(self.unit)
         if self.per == "record":
             what += f", all its occurrences (up to {self.occurrences:,}) together,"
+            what += " its label being public," * self.public_labels
         who = f"{OBSERVERS[self.observer]}, {learn}"
-        parts = [f"{self.basis.capitalize()}: over {span}, {who} about {what} at most {self._cost()}"]
-        record = self.per_record()
-        if record is not None and self.per == "occurrence" and self.occurrences != 1:
-            parts.append(f"per record, which occurs up to {self.occurrences:,} times, {record._cost()}")
+        basis = "claimed, not checked" if self.basis == "proven" and not self.checked else self.basis
+        parts = [f"{basis.capitalize()}: over {span}, {who} about {what} at most {self._cost()}"]
+        if self.per == "occurrence":
+            parts += self._per_record()
         if self.reason:
             parts.append(self.reason.rstrip("."))
         return "; ".join(parts) + "."
+
+    def _per_record(self) -> list[str]:
+        """The claim per record in words, where it is not that of one occurrence."""
+        record = self.per_record()
+        if record is None or (self.occurrences == 1 and not self.promises and not self.public_labels):
+            return []
+        which = [f"which occurs up to {self.occurrences:,} times"] * (self.occurrences != 1)
+        which += ["whose label is public"] * self.public_labels
+        told = ["per record", *([" and ".join(which)] if which else []), record._cost()]
+        return [", ".join(told + ([self._ifs] if self.promises else []))]
 
     def _cost(self) -> str:
         """Epsilon and delta in words: one number, or the range over learners."""
@@ -244,14 +311,15 @@ class Guarantee:
         >>> clip = Assumption("every gradient has norm at most 1", "Clip")
         >>> promise = Guarantee("proven", "", (Pure(1.0),), (0.0,), assumptions=(clip,), proof="docs/noise.md")
         >>> print(promise.explain())
-        Proven: over an endless horizon, ... at most epsilon 1.
+        Claimed, not checked: over an endless horizon, ... at most epsilon 1.
           assumes: every gradient has norm at most 1 (enforced by Clip)
           proof: docs/noise.md
         """
         inexact = f"noise is within {rounded_up(self.sampler_error)} of its law in total variation (counted in delta)"
         assumed = [*map(str, self.assumptions), *([inexact] if self.sampler_error else [])]
+        told = [f"  assumes, per record: {one}" for one in self.promises]
         proof = [f"  proof: {self.proof}"] if self.proof else []
-        return "\n".join([self.sentence(), *(f"  assumes: {one}" for one in assumed), *proof])
+        return "\n".join([self.sentence(), *(f"  assumes: {one}" for one in assumed), *told, *proof])
 
     def to_json(self) -> str:
         """As JSON text; `from_json` reads it back."""
@@ -267,15 +335,19 @@ class Guarantee:
         True
         """
         facts: dict[str, Any] = json.loads(text)
-        return cls(
+        checked = facts.pop("checked", "")
+        made = cls(
             **facts
             | {
                 "losses": tuple(Loss.from_json(loss) for loss in facts["losses"]),
                 "deltas": tuple(facts["deltas"]),
                 "unit": Unit(facts["unit"]),
+                "promises": tuple(Assumption(**one) for one in facts.get("promises", ())),
                 "assumptions": tuple(Assumption(**one) for one in facts["assumptions"]),
             }
         )
+        object.__setattr__(made, "checked", checked)
+        return made
 
 
 def no_guarantee(reason: str) -> Guarantee:
