@@ -1,27 +1,43 @@
-"""`audit`: attack a guarantee by running its algorithm on two neighbouring inputs many times."""
+"""`audit`: attack a guarantee by running its algorithm many times on two inputs, or once with many canaries."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
 import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gossamer.auditing.bound import Event, Floats, Side, choose_event, epsilon_bounds, largest_bound, rounded
+from gossamer.auditing.bound import (
+    Event,
+    Floats,
+    Side,
+    choose_event,
+    epsilon_bounds,
+    guess_bound,
+    largest_bound,
+    rounded,
+)
 from gossamer.auditing.neighbours import changed_learners, check_values
+from gossamer.auditing.one_run import Canaries, Guesses, Scores, guess_coins, transcript
 from gossamer.auditing.replicates import AlgorithmRunner, Batches, ReleaseRunner, Runner
 from gossamer.auditing.views import SEES, Statistic
-from gossamer.checks import check_count, check_seed
+from gossamer.checks import check_choice, check_count, check_seed
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Calibrated, Mechanism
-from gossamer.privacy import OBSERVERS, Basis, FastNoise, Guarantee, Loss, NoiseSource, Observer
+from gossamer.privacy import OBSERVERS, Basis, FastNoise, Guarantee, Loss, NoiseSource, Observer, no_guarantee
 from gossamer.simulation.simulate import check_run
 from gossamer.streams import Stream
+
+Method = Literal["many-runs", "one-run"]
+"""Many runs on each of two neighbouring inputs, or one run with many canaries."""
+Per = Literal["occurrence", "record"]
+
 
 CERTAIN = 0.999
 """The confidence at which a bound above the claim is called a contradiction."""
@@ -29,7 +45,7 @@ _FEWEST_RUNS = 100
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(ABC):
     """What an audit found: a lower bound on epsilon beside the claim.
 
     A bound below the claim proves nothing: another attack may do better. A bound above it does, up to its confidence.
@@ -41,11 +57,7 @@ class Audit:
         delta: at which both epsilons are stated.
         observer: who attacked; None for a mechanism alone, whose releases are all seen.
         covered: whether the claim is against this observer, or one who sees more.
-        runs: on each of the two inputs; the event was chosen on half of them and counted on the others.
         confidence: of the bound.
-        event: what was looked for.
-        hits: how often it was there on the input on which it is likelier, and on the other.
-        trials: of how many runs, on each.
     """
 
     subject: str
@@ -54,25 +66,26 @@ class Audit:
     delta: float
     observer: Observer | None
     covered: bool
-    runs: int
     confidence: float
-    event: Event
-    hits: tuple[int, int]
-    trials: int
 
+    @abstractmethod
     def bound(self, confidence: float) -> float:
         """The lower bound on epsilon at another confidence, from the same counts."""
-        return float(epsilon_bounds(*self.hits, self.trials, self.delta, confidence))
+
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """The largest bound that such an audit can show at all."""
+
+    @property
+    @abstractmethod
+    def counts(self) -> str:
+        """What was counted, in words."""
 
     @property
     def epsilon(self) -> float:
         """The lower bound on epsilon: the truth is below it with probability at most 1 - confidence."""
         return self.bound(self.confidence)
-
-    @property
-    def reach(self) -> float:
-        """The largest bound that so many runs can show at all."""
-        return largest_bound(self.trials, self.delta, self.confidence)
 
     @property
     def contradicts(self) -> bool:
@@ -85,24 +98,14 @@ class Audit:
         return self.contradicts and self.covered and self.basis == "proven"
 
     def sentence(self) -> str:
-        """The whole finding in words.
-
-        >>> event = Event(0.5, above=True, likelier="stream")
-        >>> found = Audit("coin", "proven", 1.0, 0.0, "peers", True, 2000, 0.95, event, (500, 184), 1000)
-        >>> print(found.sentence())
-        coin, observed by peers: epsilon is at least 0.805 with 95% confidence (score >= 0.5 in 500 of 1,000 runs on the
-        stream and in 184 on its neighbour); claimed: 1. Not contradicted, which proves nothing.
-        """
+        """The whole finding in words."""
         sure = f"{100 * self.confidence:g}% confidence"
         whom = "" if self.observer is None else f", observed by {self.observer}"
         at = f" at delta {self.delta:g}" if self.delta else ""
-        other = "its neighbour" if self.event.likelier == "stream" else "the stream"
-        counts = f"{self.event} in {self.hits[0]:,} of {self.trials:,} runs on the {self.event.likelier} and in "
-        counts += f"{self.hits[1]:,} on {other}"
         claim = f"{self.claimed:.4g}" if math.isfinite(self.claimed) else "nothing"
         return (
             f"{self.subject}{whom}: epsilon{at} is at least {self.epsilon:.3g} with {sure} "
-            f"({counts}); claimed: {claim}. {self._verdict()}."
+            f"({self.counts}); claimed: {claim}. {self._verdict()}."
         )
 
     def _verdict(self) -> str:
@@ -112,32 +115,115 @@ class Audit:
         return "Not contradicted, which proves nothing"
 
 
+@dataclass(frozen=True)
+class ManyRuns(Audit):
+    """What many runs on each of two neighbouring inputs showed.
+
+    Attributes:
+        runs: on each of the two inputs; the event was chosen on half of them and counted on the others.
+        event: what was looked for.
+        hits: how often it was there on the input on which it is likelier, and on the other.
+        trials: of how many runs, on each.
+
+    >>> event = Event(0.5, above=True, likelier="stream")
+    >>> found = ManyRuns("coin", "proven", 1.0, 0.0, "peers", True, 0.95, 2000, event, (500, 184), 1000)
+    >>> print(found.sentence())
+    coin, observed by peers: epsilon is at least 0.805 with 95% confidence (score >= 0.5 in 500 of 1,000 runs on the
+    stream and in 184 on its neighbour); claimed: 1. Not contradicted, which proves nothing.
+    """
+
+    runs: int
+    event: Event
+    hits: tuple[int, int]
+    trials: int
+
+    def bound(self, confidence: float) -> float:
+        """By Clopper and Pearson: see `epsilon_bounds`."""
+        return float(epsilon_bounds(*self.hits, self.trials, self.delta, confidence))
+
+    @property
+    def reach(self) -> float:
+        """The bound of an event that is there in every run on one input, and in none on the other."""
+        return largest_bound(self.trials, self.delta, self.confidence)
+
+    @property
+    def counts(self) -> str:
+        """How often the event was there."""
+        other = "its neighbour" if self.event.likelier == "stream" else "the stream"
+        return (
+            f"{self.event} in {self.hits[0]:,} of {self.trials:,} runs on the {self.event.likelier} "
+            f"and in {self.hits[1]:,} on {other}"
+        )
+
+
+@dataclass(frozen=True)
+class OneRun(Audit):
+    """What one run with many canaries showed.
+
+    Attributes:
+        canaries: places at which a coin decided between two records; half of them served to choose how many to guess.
+        guesses: about the other half.
+
+    >>> found = OneRun("coin", "proven", 1.0, 0.0, "peers", True, 0.95, 2000, Guesses(1000, 1000, 731))
+    >>> print(found.sentence())
+    coin, observed by peers: epsilon is at least 0.881 with 95% confidence (731 of 1,000 guesses right about 1,000
+    canaries in one run); claimed: 1. Not contradicted, which proves nothing.
+    """
+
+    canaries: int
+    guesses: Guesses
+
+    def bound(self, confidence: float) -> float:
+        """By Steinke, Nasr and Jagielski: see `guess_bound`."""
+        return guess_bound(*self.guesses, self.delta, confidence)
+
+    @property
+    def reach(self) -> float:
+        """The bound if every guess were right, about every canary."""
+        counted = self.guesses.counted
+        return guess_bound(counted, counted, counted, self.delta, self.confidence)
+
+    @property
+    def counts(self) -> str:
+        """How many guesses were right."""
+        counted, guessed, right = self.guesses
+        return f"{right:,} of {guessed:,} guesses right about {counted:,} canaries in one run"
+
+
 def audit(
     algorithm: Algorithm,
     stream: Stream,
     neighbour: Stream,
     *,
-    statistic: Statistic,
-    runs: int,
+    statistic: Statistic | Scores,
+    runs: int | None = None,
     seed: int,
+    method: Method = "many-runs",
     steps: int | None = None,
     observer: Observer | None = None,
+    per: Per = "occurrence",
     confidence: float = 0.95,
     delta: float | None = None,
     noise: Callable[[int], NoiseSource] = FastNoise,
 ) -> Audit:
-    """Run an algorithm many times on two neighbouring streams, and bound epsilon from below.
+    """Run an algorithm on two streams, many times or once, and bound epsilon from below.
 
     Args:
         algorithm: made by a function of `gossamer.algorithms`.
         stream: one input.
-        neighbour: another, which differs by one unit of the guarantee.
-        statistic: gives every run of a `View` a score, large where it looks like a run on `stream`. It is called on
-            batches of runs, must look at each run by itself, and had better compute in float64: see `rounded`.
-        runs: on each input. Half of them choose what to look for, the others are counted.
-        seed: of the noise; there is no default.
+        neighbour: another. For many runs it differs by one unit of the guarantee; `per` record: by whatever was made
+            of records of which one was replaced. For one run it differs in many samples, each of which is a canary: a
+            fair coin decides which of its two records is in the data.
+        statistic: for many runs: gives every run of a `View` a score, large where it looks like a run on `stream`. It
+            is called on batches of runs, must look at each run by itself, and had better compute in float64: see
+            `rounded`. For one run: gives every canary a score, from the parts of the run as they come: positive where
+            its record looks like the one of `stream`, the farther from 0 the surer. See `matched_filter`.
+        runs: on each input. Half of them choose what to look for, the others are counted. None with one run.
+        seed: of the noise, and of the coins; there is no default.
+        method: "many-runs", or "one-run": for what is too large to be run many times. It shows less.
         steps: samples per learner; by default all of the stream. Steps after the last whole block are not played.
         observer: who looks; by default the one of the guarantee.
+        per: whether the claim for one occurrence is audited, or that for a whole record of this stream.
         confidence: of the bound.
         delta: at which epsilon is bounded; by default that of the guarantee.
         noise: makes the noise source from a seed.
@@ -148,20 +234,44 @@ def audit(
     >>> found = audit(algorithm, one, other, statistic=lambda view: -view.messages[:, 0, 0, 0], runs=20_000, seed=1)
     >>> round(found.claimed, 6), found.epsilon > 0.8, found.contradicts
     (1.0, True, False)
+
+    In one run, with two thousand canaries of one learner:
+
+    >>> from gossamer.auditing import matched_filter, samples
+    >>> ones = np.ones((2000, 1, 1))
+    >>> one, other = (samples(sign * ones, np.zeros((2000, 1))) for sign in (1, -1))
+    >>> found = audit(algorithm, one, other, statistic=matched_filter(algorithm, one, other), method="one-run", seed=1)
+    >>> found.canaries, 0.5 < found.epsilon < 1
+    (2000, True)
     """
-    promise, who = algorithm.guarantee, observer or algorithm.guarantee.observer
+    check_choice("per", per, Per)
+    promise = algorithm.guarantee if per == "occurrence" else _of_records(algorithm.guarantee, stream)
+    who = observer or promise.observer
     length = _steps(steps, stream, neighbour)
     for each in (stream, neighbour):
         check_run(algorithm, each, length, "global", None, None, ())
-    _check_settings(runs, seed, confidence, delta)
+    check_choice("method", method, Method)
+    _check_settings(runs, method, seed, confidence, delta)
     if who not in OBSERVERS or (who == "broadcasts" and algorithm.server is None):
         raise ConfigurationError("observer", who, ", ".join(OBSERVERS), "only a server has broadcasts")
-    changed = changed_learners(stream, neighbour, length, promise.unit)
+    covered = SEES[who] <= SEES[promise.observer]
+    if runs is None:
+        if per == "record":
+            raise ConfigurationError("per", per, "'occurrence' with method='one-run'", "each canary is one sample")
+        canaries = Canaries.between(stream, neighbour, algorithm.schedule, length)
+        claimed, at = _claim(promise, canaries.whose, delta)
+        tossed, coins = canaries.toss(stream, neighbour, seed)
+        parts = transcript(algorithm, tossed, length, who, noise(seed))
+        right = guess_coins(cast(Scores, statistic)(canaries, parts), coins, at, confidence)
+        return OneRun(algorithm.name, promise.basis, claimed, at, who, covered, confidence, len(coins), right)
+    changed = changed_learners(stream, neighbour, length, promise.unit if per == "occurrence" else None)
     claimed, at = _claim(promise, changed, delta)
     runner = AlgorithmRunner(algorithm, {"stream": stream, "neighbour": neighbour}, length, who, noise(seed))
-    event, hits, trials = _attack(runner, statistic, Batches.of(runs, runner.values), runs, at, confidence)
-    covered = SEES[who] <= SEES[promise.observer]
-    return Audit(algorithm.name, promise.basis, claimed, at, who, covered, runs, confidence, event, hits, trials)
+    event, hits, trials = _attack(
+        runner, cast(Statistic, statistic), Batches.of(runs, runner.values), runs, at, confidence
+    )
+    found = algorithm.name, promise.basis, claimed, at, who, covered, confidence
+    return ManyRuns(*found, runs, event, hits, trials)
 
 
 def audit_release(
@@ -197,7 +307,7 @@ def audit_release(
     >>> 0.8 < found.epsilon < found.claimed
     True
     """
-    _check_settings(runs, seed, confidence, delta)
+    _check_settings(runs, "many-runs", seed, confidence, delta)
     ours, theirs = np.asarray(values, np.float32), np.asarray(neighbours, np.float32)
     check_values(release, ours, theirs)
     at = release.deltas[0] if delta is None else delta
@@ -205,7 +315,7 @@ def audit_release(
     runner = ReleaseRunner(release, {"stream": ours, "neighbour": theirs}, noise(seed))
     event, hits, trials = _attack(runner, statistic, Batches.of(runs, runner.values), runs, at, confidence)
     subject = type(release.mechanism).__name__
-    return Audit(subject, "proven", claimed, at, None, True, runs, confidence, event, hits, trials)
+    return ManyRuns(subject, "proven", claimed, at, None, True, confidence, runs, event, hits, trials)
 
 
 def _attack(
@@ -237,6 +347,12 @@ def _scores(statistic: Callable[[Any], NDArray[Any]], shown: Any) -> Floats:
     return rounded(scores)
 
 
+def _of_records(promise: Guarantee, stream: Stream) -> Guarantee:
+    """What is claimed of whole records, by the same observer; where nothing is, no guarantee."""
+    known = promise.for_stream(stream.occurrences, promises=stream.promises, public_labels=stream.public_labels)
+    return known.per_record() or replace(no_guarantee("nothing is claimed per record"), observer=promise.observer)
+
+
 def _claim(promise: Guarantee, changed: tuple[int, ...], delta: float | None) -> tuple[float, float]:
     """Epsilon and delta for those whose data differ: the weakest of their guarantees."""
     terms: list[tuple[Loss, float]] = list(zip(promise.losses, promise.deltas, strict=True))
@@ -263,8 +379,11 @@ def _steps(steps: int | None, stream: Stream, neighbour: Stream) -> int:
     return lengths[0] if steps is not None else min(lengths)
 
 
-def _check_settings(runs: int, seed: int, confidence: float, delta: float | None) -> None:
-    check_count("runs", runs, least=_FEWEST_RUNS)
+def _check_settings(runs: int | None, method: Method, seed: int, confidence: float, delta: float | None) -> None:
+    if method == "many-runs":
+        check_count("runs", runs, least=_FEWEST_RUNS)
+    elif runs is not None:
+        raise ConfigurationError("runs", runs, "None with method='one-run'")
     check_seed(seed)
     if not 0 < confidence < 1:
         raise ConfigurationError("confidence", confidence, "a number between 0 and 1", "common choices: 0.95, 0.999")

@@ -2,6 +2,8 @@
 
 Under (epsilon, delta)-differential privacy every event has P(event | D) <= e^epsilon P(event | D') + delta for every
 two neighbours. So an event with probability p on one of them and q on the other shows epsilon >= ln((p - delta) / q).
+
+An audit in one run counts right guesses about fair coins instead: `guess_tail` says how many there can be.
 """
 
 from __future__ import annotations
@@ -85,6 +87,79 @@ def largest_bound(trials: int, delta: float, confidence: float) -> float:
     9.51
     """
     return float(epsilon_bounds(trials, 0, trials, delta, confidence))
+
+
+def guess_tail(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
+    """How likely so many right guesses are at most, if the run is (epsilon, delta)-private: a p-value.
+
+    Theorem 5.2 of Steinke, Nasr and Jagielski (2023). A fair coin for each canary decides which of two records is in
+    the data; that one coin is all that differs is what makes two inputs neighbours, so the bound is for the unit in
+    which the two records are one. Whoever sees the output guesses some of the coins. With W right guesses of r,
+
+        P(W >= v)  <=  f(v) + 2 m delta max_i (f(v - i) - f(v)) / i,   f(v) = P(Binomial(r, 1 / (1 + e^-epsilon)) >= v).
+
+    >>> guess_tail(10, 10, 10, epsilon=0.0, delta=0.0) == 2.0**-10
+    True
+    >>> guess_tail(10, 10, 10, epsilon=0.0, delta=1e-3)
+    0.00373...
+    """
+    from scipy.special import bdtrc, expit
+
+    fewer = np.arange(1, right + 1)
+    tail = float(bdtrc(right - 1, guesses, expit(epsilon)))
+    steepest = np.max((bdtrc(right - fewer - 1, guesses, expit(epsilon)) - tail) / fewer, initial=0.0)
+    return min(1.0, tail + 2 * canaries * delta * float(steepest))
+
+
+def guess_bound(canaries: int, guesses: int, right: int, delta: float, confidence: float) -> float:
+    """The largest epsilon at which so many right guesses are less likely than 1 - confidence, and never below 0.
+
+    About a share 2 delta / (1 - confidence) of the canaries must be guessed right beyond what epsilon explains. So with
+    a delta that is not much smaller than 1 - confidence nothing is shown at all.
+
+    >>> round(guess_bound(1000, 1000, 731, 0.0, 0.95), 3)  # randomised response with epsilon 1: 0.731 are right
+    0.881
+    >>> round(guess_bound(1000, 1000, 731, 1e-3, 0.95), 3), guess_bound(1000, 1000, 731, 1e-3, 0.999)
+    (0.842, 0.0)
+    """
+    from scipy.optimize import brentq
+
+    def excess(epsilon: float) -> float:
+        return guess_tail(canaries, guesses, right, epsilon, delta) - (1 - confidence)
+
+    if guesses == 0 or excess(0.0) >= 0:
+        return 0.0
+    top = 1.0
+    while excess(top) < 0:
+        top *= 2
+    return float(brentq(excess, 0.0, top, xtol=1e-9))
+
+
+def choose_guesses(scores: Floats, coins: NDArray[np.bool_], delta: float, confidence: float) -> float:
+    """The share of canaries to guess that has the largest bound here: all, a half, a quarter, ...
+
+    Each is judged at a confidence that holds for all of them together, as in `choose_event`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> coins = rng.random(4000) < 0.5
+    >>> choose_guesses(coins + rng.normal(size=4000), coins, 0.0, 0.95) < 1  # few are sure, and those show more
+    True
+    """
+    shares = 0.5 ** np.arange(max(1, int(np.log2(len(scores))) - 2))
+    strict = 1 - (1 - confidence) / len(shares)
+    bounds = [guess_bound(len(scores), *guess(scores, coins, share), delta, strict) for share in shares]
+    return float(shares[int(np.argmax(bounds))])
+
+
+def guess(scores: Floats, coins: NDArray[np.bool_], share: float) -> tuple[int, int]:
+    """How many coins are guessed, and how many of them right: by the sign of the scores, those far from 0 first.
+
+    >>> guess(np.array([3.0, -1.0, 0.1, 2.0]), np.array([True, False, False, False]), share=0.5)
+    (2, 1)
+    """
+    guesses = max(1, round(share * len(scores)))
+    surest = np.argsort(-np.abs(scores), kind="stable")[:guesses]
+    return guesses, int(np.count_nonzero((scores[surest] > 0) == coins[surest]))
 
 
 def choose_event(scores: Floats, others: Floats, delta: float, confidence: float) -> Event:

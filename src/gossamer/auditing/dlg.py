@@ -21,7 +21,7 @@ from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip
 from gossamer.problems import Block, Problem
 from gossamer.problems.linear import BinaryLink
-from gossamer.problems.numerics import row_norms, shrink
+from gossamer.problems.numerics import arrived
 
 Floats = NDArray[np.float64]
 
@@ -126,7 +126,7 @@ def _labels(problem: Problem, known: float | None) -> tuple[NDArray[np.float32],
 
 def _within(problem: Problem, x: jax.Array) -> jax.Array:
     """Features as they are after arrival; beyond the bound a gradient says nothing about their length."""
-    return x * shrink(row_norms(x[None]), problem.feature_bound)[0]
+    return arrived(x[None], problem.feature_bound)[0]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))

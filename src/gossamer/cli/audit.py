@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from gossamer.algorithms import REGISTRY, Entry
-from gossamer.auditing import ATTACKS, MECHANISMS, Attack, Audit
+from gossamer.auditing import ATTACKS, MECHANISMS, ONE_RUN, Attack, Audit, ManyRuns, Method
 from gossamer.cli.kinds import setting
 from gossamer.cli.section import Section
 from gossamer.cli.show import say, show
@@ -29,11 +29,13 @@ def audit_command(
     algorithm: Annotated[str, typer.Argument(help="An algorithm (see `gossamer algorithms`) or a mechanism.")],
     seed: Annotated[int, typer.Option(help="Seed of the noise.")],
     runs: Annotated[int | None, typer.Option(help="Runs on each of two inputs; by default each attack's own.")] = None,
+    method: Annotated[Method, typer.Option(help="Many runs on two inputs, or one with many canaries.")] = "many-runs",
     confidence: Annotated[float, typer.Option(help="Confidence of the measured bounds.")] = 0.95,
 ) -> None:
     """Attack the guarantee of an algorithm. Exit status 1: a proven guarantee is contradicted, at 99.9 % confidence."""
     Section("audit", {"algorithm": algorithm}).pick("algorithm", {**REGISTRY, **MECHANISMS})
-    console, attacks = Console(), ATTACKS.get(algorithm, MECHANISMS.get(algorithm, ()))
+    built_in = {**ATTACKS, **MECHANISMS} if method == "many-runs" else ONE_RUN
+    console, attacks = Console(), built_in.get(algorithm, ())
     if algorithm in REGISTRY:
         say(console, f"{algorithm}: {REGISTRY[algorithm].summary}")
         promise = guarantee_of(REGISTRY[algorithm])
@@ -43,7 +45,9 @@ def audit_command(
     else:
         say(console, f"{algorithm}: a mechanism alone, all of whose releases are seen")
     if not attacks:
-        say(console, "No attack on it is built in: docs/audits.md says how to write one.")
+        say(
+            console, f"No attack on it by {method.replace('-', ' ')} is built in: docs/audits.md says how to write one."
+        )
         return
     findings = [carry_out(attack, runs, seed, confidence) for attack in attacks]
     show(console, table(findings), words=True)
@@ -107,11 +111,17 @@ def verdict(found: Audit) -> str:
 
 def explanation(findings: list[Finding]) -> str:
     """How to read the table."""
-    runs = sorted({finding.audit.runs for finding in findings})
-    span = f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}"
+    sure = f"{100 * findings[0].audit.confidence:g}% confidence"
     head = (
         "claim: epsilon, and delta where there is one. exact: the epsilon of the two inputs that are compared. "
-        f"bound: what {span} runs on each prove, with {100 * findings[0].audit.confidence:g}% confidence."
+        f"bound: what {_span([finding.audit for finding in findings])}, with {sure}."
     )
     given = {verdict(finding.audit) for finding in findings}
     return " ".join([head, *(meaning for word, meaning in VERDICTS.items() if word in given)])
+
+
+def _span(found: list[Audit]) -> str:
+    runs = sorted({each.runs for each in found if isinstance(each, ManyRuns)})
+    if not runs:
+        return "one run proves"
+    return (f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}") + " runs on each prove"

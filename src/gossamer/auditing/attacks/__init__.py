@@ -7,6 +7,7 @@ from gossamer.auditing.attacks import (
     dpsda,
     dual_baselines,
     experts,
+    extremes,
     ldp_endless,
     mechanisms,
     online_federated,
@@ -14,9 +15,10 @@ from gossamer.auditing.attacks import (
     pd_ogd,
 )
 from gossamer.auditing.attacks.base import Attack, Case, Kind, ReleaseCase, samples
+from gossamer.auditing.attacks.one_run import ONE_RUN
 
 ATTACKS: Mapping[str, tuple[Attack, ...]] = {
-    "pd_ogd": pd_ogd.ATTACKS,
+    "pd_ogd": (*pd_ogd.ATTACKS, *extremes.ATTACKS),
     "pd_ftgl": pd_ftgl.ATTACKS,
     "pd_ocg": pd_ftgl.PD_OCG,
     "online_federated": online_federated.ATTACKS,
@@ -44,4 +46,4 @@ MECHANISMS: Mapping[str, tuple[Attack, ...]] = {
 }
 """Attacks by the name of the mechanism."""
 
-__all__ = ["ATTACKS", "MECHANISMS", "Attack", "Case", "Kind", "ReleaseCase", "samples"]
+__all__ = ["ATTACKS", "MECHANISMS", "ONE_RUN", "Attack", "Case", "Kind", "ReleaseCase", "samples"]

@@ -9,14 +9,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gossamer.auditing.audit import Audit, audit, audit_release
+from gossamer.auditing.audit import Audit, Method, Per, audit, audit_release
+from gossamer.auditing.one_run import Scores
 from gossamer.auditing.views import Statistic
 from gossamer.core import Algorithm
 from gossamer.mechanisms import Calibrated, Mechanism
 from gossamer.privacy import Observer
 from gossamer.streams import ArrayStream, Stream
 
-Kind = Literal["sharp", "realistic", "flaw"]
+Kind = Literal["sharp", "realistic", "flaw", "probe"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Case:
         observer: who looks; None: the one of the guarantee.
         supremum: the exact epsilon, at the delta of the guarantee, of this very pair; None where it is not known.
         claimed: what somebody else, such as a paper, claims of the same noise; None: what the guarantee says.
+        method: many runs, or one with many canaries.
+        per: whether the streams differ by one occurrence, or were made of records of which one was replaced.
 
     >>> from gossamer.auditing import ATTACKS
     >>> case = ATTACKS["pd_ogd"][0].make()
@@ -41,10 +44,12 @@ class Case:
     algorithm: Algorithm
     stream: Stream
     neighbour: Stream
-    statistic: Statistic
+    statistic: Statistic | Scores
     observer: Observer | None = None
     supremum: float | None = None
     claimed: float | None = None
+    method: Method = "many-runs"
+    per: Per = "occurrence"
 
     @property
     def noise(self) -> str:
@@ -54,7 +59,14 @@ class Case:
     def audit(self, **options: Any) -> Audit:
         """Carry it out; the options are those of `audit`: runs, seed, confidence, noise."""
         inputs = self.algorithm, self.stream, self.neighbour
-        found = audit(*inputs, statistic=self.statistic, observer=self.observer, **options)
+        found = audit(
+            *inputs,
+            statistic=self.statistic,
+            method=self.method,
+            observer=self.observer,
+            per=self.per,
+            **options,
+        )
         return found if self.claimed is None else replace(found, claimed=self.claimed)
 
 
@@ -99,23 +111,24 @@ class Attack:
         shows: what it tests, in a few words.
         kind: "sharp": its exact loss is (nearly) all that is claimed, so too little noise is caught. "realistic": data
             as they come, on which the loss is smaller. "flaw": it breaks a calibration that is known to be flawed.
+            "probe": it breaks a guarantee that leaves something out, such as roundings, and finds nothing in others.
         make: builds the case.
-        runs: on each input, enough to measure at least 0.8 of a sharp claim.
+        runs: on each input, enough to measure at least 0.8 of a sharp claim; None: one run with canaries.
 
     >>> from gossamer.auditing import ATTACKS
     >>> ATTACKS["pd_ogd"][-1].name, ATTACKS["pd_ogd"][-1].kind
-    ('published: decision', 'flaw')
+    ('pixel of 3e38', 'probe')
     """
 
     name: str
     shows: str
     kind: Kind
     make: Callable[[], Case | ReleaseCase]
-    runs: int = 100_000
+    runs: int | None = 100_000
 
 
 def samples(x: ArrayLike, y: ArrayLike) -> ArrayStream:
-    """The stream of these samples: features (step, learner, feature) and labels (step, learner).
+    """The stream of these samples: features (step, learner, feature, ...) and labels (step, learner).
 
     >>> samples([[[1.0], [2.0]]], [[0, 1]]).read(0, 1).y
     array([[0, 1]], dtype=int32)
@@ -123,7 +136,7 @@ def samples(x: ArrayLike, y: ArrayLike) -> ArrayStream:
     from gossamer.streams.base import as_records
 
     features, labels = np.asarray(x), np.asarray(y)
-    records = as_records(features.reshape(labels.size, -1), labels.ravel())
+    records = as_records(features.reshape(labels.size, *features.shape[2:]), labels.ravel())
     order = np.arange(labels.size).reshape(labels.shape)
     return ArrayStream(*records, order, learners=labels.shape[1], occurrences=1, description="samples of an attack")
 
