@@ -216,6 +216,20 @@ def test_data_from_a_file_and_a_decision_set(tmp_path: Path) -> None:
     assert experiment.stream.occurrences == 7
 
 
+def test_standardised_data_claim_nothing_per_record(tmp_path: Path) -> None:
+    """One record changes the mean of all; public ranges, the default, do not look at records."""
+
+    def stream_of(options: str) -> gossamer.streams.Stream:
+        named = f'name = "breast_cancer"{options}'
+        return load(changed(tmp_path, ('generator = "smooth-cycle-logistic"\ndim = 3', named))).stream
+
+    standard, public = stream_of('\nscaling = "standardised"'), stream_of("")
+    assert (standard.occurrences, public.occurrences) == (None, 1)
+    assert standard.description == f"{public.description}, standardised with all of them"
+    by_label = stream_of('\npartition = "by-label"\npublic_labels = true\npasses = 2')
+    assert (by_label.occurrences, by_label.public_labels) == (2, True)
+
+
 COORDINATES = ('name = "noisy_ogd"\nstep = {scale = 0.5}\nscale = 0.1', 'name = "dpsda_c"\nnoise = "none"')
 
 
