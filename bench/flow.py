@@ -36,8 +36,7 @@ def _small(name: str) -> Algorithm:
 
 
 def _seconds(algorithm: Algorithm, forget_jax: bool = False) -> float:
-    for cached in (flow._checked, flow._programs, flow._traced, flow._allowed):
-        cached.cache_clear()
+    flow._kept.cache_clear()
     if forget_jax:
         jax.clear_caches()
     begun = time.perf_counter()

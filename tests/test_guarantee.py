@@ -442,23 +442,23 @@ class TestGuarantee:
 class TestWords:
     def test_one_loss(self):
         assert pure(1.0, horizon=1000).sentence() == (
-            "Proven: over 1,000 steps, all other participants together, who see every message and every decision, "
-            "learn about one sample of one learner at most epsilon 1."
+            "Recorded as proven: over 1,000 steps, all other participants together, who see every message and every "
+            "decision, learn about one sample of one learner at most epsilon 1."
         )
 
     def test_gaussian_and_record(self):
         promise = gaussian(accounting.mu_star(1.0, 1e-5), 1e-5, observer="decisions", horizon=1, occurrences=10)
         assert promise.sentence() == (
-            "Proven: over 1 step, the public, who sees every decision but no message, learns about one sample of one "
-            "learner at most epsilon 1 and delta 1e-05; per record, which occurs up to 10 times, epsilon 14.43 "
-            "and delta 1e-05."
+            "Recorded as proven: over 1 step, the public, who sees every decision but no message, learns about one "
+            "sample of one learner at most epsilon 1 and delta 1e-05; per record, which occurs up to 10 times, epsilon "
+            "14.43 and delta 1e-05."
         )
 
     def test_range_over_learners(self):
         promise = pure(0.5, 2.0, 1.0, unit=Unit.BATCH, observer="wiretap")
         assert promise.sentence() == (
-            "Proven: over an endless horizon, an outsider who reads every message but sees no decision, learns about "
-            "one common batch at most epsilon 0.5 to 2 (by learner)."
+            "Recorded as proven: over an endless horizon, an outsider who reads every message but sees no decision, "
+            "learns about one common batch at most epsilon 0.5 to 2 (by learner)."
         )
 
     def test_record_alone(self):

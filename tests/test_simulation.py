@@ -567,7 +567,7 @@ def test_plot_has_a_curve_for_loss_and_accuracy():
 def test_checkpoint_of_another_run_is_refused(tmp_path):
     path = tmp_path / "c"
     small(checkpoint=path)
-    with pytest.raises(ConfigurationError, match=r"checkpoint \(seeds\): got \[1\]; allowed: \[0\]"):
+    with pytest.raises(ConfigurationError, match=r"checkpoint \(seeds\): got 'others'; allowed: those in"):
         small(checkpoint=path, seed=1)
     with pytest.raises(ConfigurationError, match=r"checkpoint \(algorithm\)"):
         small("d_ftrl", checkpoint=path)
@@ -733,10 +733,42 @@ def test_what_a_checkpoint_knows_does_not_depend_on_chunks(block, tmp_path):
     assert len({samples_of(4, 60), samples_of(16, 60), samples_of(4, 23, 37, 60)}) == 1
 
 
-def test_a_printed_run_shows_neither_numbers_nor_the_seed():
+def test_what_ends_up_in_logs_shows_neither_numbers_nor_the_seed():
     run = small(seed=987654321, record=("messages",))
-    assert repr(run) == str(run) == "<Run: d_ogd, 60 steps, 5 learners, guarantee none>"
+    assert repr(run) == "<Run: d_ogd, 60 steps, 5 learners, guarantee none>"
     assert repr(small(seed=None, seeds=[987654321, 5])) == repr(run)
+    assert f"{[run]}" == f"[{run!r}]"
+
+
+def test_a_printed_run_is_five_lines_without_the_seed():
+    run = small(seed=987654321, every=1)
+    ran, quality, traffic, promise, time = str(run).splitlines()
+    losses, late = run.losses.mean(axis=0), run.accuracy[-6:].mean(axis=0)
+    assert ran == f"{run.algorithm.splitlines()[0]}: 5 learners, 60 steps, 1 seed, global measure"
+    assert f"average loss {losses.mean():.4f} (learners {losses.min():.4f} to {losses.max():.4f})" in quality
+    assert f"accuracy in the last tenth {100 * late.mean():.1f}%" in quality
+    assert traffic.startswith(f"consensus error in the last tenth {run.consensus[-6:].mean():.3g}; ")
+    assert traffic.endswith(f"{run.messages:,} messages and {run.bytes:,} bytes")
+    assert promise == run.guarantee.sentence()
+    assert time.endswith(" seconds")
+    assert "987654321" not in str(run)
+
+
+def test_a_printed_run_of_several_seeds_shows_mean_and_spread():
+    run = small("noisy_ogd", seed=None, seeds=[987654321, 5, 6], every=1)
+    ran, quality, traffic, *_ = str(run).splitlines()
+    by_seed = run.losses.mean(axis=(1, 2))
+    assert "3 seeds" in ran
+    assert f"average loss {by_seed.mean():.4f} ± {by_seed.std(ddof=1):.4f}, accuracy" in quality
+    assert quality.endswith("(mean ± standard deviation over 3 seeds)")
+    assert traffic.endswith("bytes per seed")
+    assert "987654321" not in str(run)
+
+
+def test_a_printed_run_wraps_a_long_guarantee():
+    printed = str(small("pd_ogd")).splitlines()
+    assert " ".join(line.strip() for line in printed[3:-1]) == small("pd_ogd").guarantee.sentence()
+    assert max(map(len, printed[3:-1])) <= 110
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------

@@ -452,6 +452,32 @@ def test_what_a_stream_from_outside_says_of_its_records_is_a_promise() -> None:
     assert {stream.promises for stream in ours} == {()}
 
 
+def test_a_promise_cannot_be_switched_off():
+    """Whoever writes a stream, or changes what one says about records, is believed in nothing."""
+
+    class Silent(ArrayStream):
+        promises = ()
+
+        def _read(self, start, stop):
+            return Block(np.repeat(self._x[:1], stop - start, axis=0)[:, None], np.zeros((stop - start, 1), np.int32))
+
+    x, y = numbered(12)
+    dealt = from_arrays(x, y, 2, "by-label", seed=0)
+    lying = Silent(x, y, np.zeros((6, 1), np.int64), learners=1, occurrences=1, description="one record, always")
+    lying.promises = ()
+    promise = simulate(
+        algorithms.pd_ogd(problems.Linear(1), topology.isolated(1), budget=Budget(1.0), clip=1.0, step=0.1),
+        lying,
+        4,
+        seed=0,
+    ).guarantee.per_record()
+    assert promise.basis == "heuristic"
+    assert lying.head(3).unenforced == lying.unenforced != ()
+    for name, value in (("occurrences", 1), ("promises", ()), ("public_labels", True)):
+        with pytest.raises(ConfigurationError, match="what Gossamer's own streams say themselves"):
+            setattr(dealt, name, value)
+
+
 ALIKE = {
     "hard": lambda: hard_experts(5, 8, seed=1),
     "drifting": lambda: drifting_experts(5, 8, period=7, seed=1),

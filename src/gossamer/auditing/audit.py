@@ -349,7 +349,7 @@ def _scores(statistic: Callable[[Any], NDArray[Any]], shown: Any) -> Floats:
 
 def _of_records(promise: Guarantee, stream: Stream) -> Guarantee:
     """What is claimed of whole records, by the same observer; where nothing is, no guarantee."""
-    known = promise.for_stream(stream.occurrences, promises=stream.promises, public_labels=stream.public_labels)
+    known = promise.for_stream(stream.occurrences, promises=stream.unenforced, public_labels=stream.public_labels)
     return known.per_record() or replace(no_guarantee("nothing is claimed per record"), observer=promise.observer)
 
 

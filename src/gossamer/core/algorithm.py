@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.checks import check_count, check_positive, check_seed
-from gossamer.core.flow import Flow, Guarded, GuardedServer, foreign
+from gossamer.core.flow import Checked, Flow, Guarded, GuardedServer, foreign
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -123,11 +123,16 @@ class Algorithm:
     missing: Missing | None = "own"
     batch: int = 1
     _by_us: ClassVar[bool] = False
+    _checked: ClassVar[Checked | None] = None
 
     def __post_init__(self) -> None:
         if (self.server is None) == isinstance(self.topology, Federation):
             raise ConfigurationError("topology", self.topology, "a Federation exactly when there is a server")
+        if type(self.guarantee) is not Guarantee:
+            raise ConfigurationError("guarantee", type(self.guarantee).__name__, "a Guarantee, and no class made of it")
+        object.__setattr__(self, "_by_us", put_together_by_us(Algorithm))
         object.__setattr__(self, "public", MappingProxyType(dict(self.public)))
+        object.__setattr__(self, "releases", tuple(self.releases))
         for side in (self.learner, self.server):
             try:
                 hash(side)
@@ -146,13 +151,17 @@ class Algorithm:
             raise ConfigurationError("releases", sorted(self.scales), f"a scale for each draw of {sorted(declared)}")
         for name in declared:
             self.scales_of(name)
-            if self.server and name in self.server.noise and len(self.scales[name]) > 1:
+            if self.flow.draws[name].used_in == "aggregate" and len(self.scales[name]) > 1:
                 raise ConfigurationError("releases", f"{len(self.scales[name])} scales of {name}", "one for the server")
         if self.guarantee.basis == "proven":
-            object.__setattr__(self, "_by_us", put_together_by_us(Algorithm))
             self._require_covered()
             self._require_apart()
-            object.__setattr__(self, "guarantee", self.guarantee.after_check(*self.flow.check()))
+            checked = self.flow.check()
+            checked.require_covered([release.sensitivities for release in self._protecting])
+            object.__setattr__(
+                self, "guarantee", self.guarantee.after_check(checked.seen, checked.loose, checked.digest)
+            )
+            object.__setattr__(self, "_checked", None if checked.loose else checked)
 
     def __init_subclass__(cls) -> None:
         raise TypeError("Algorithm has no subclasses: engines rely on what its constructor checks")
@@ -160,7 +169,7 @@ class Algorithm:
     @cached_property
     def flow(self) -> Flow:
         """What leaves a learner, and how: what is checked where the guarantee says `proven`."""
-        protecting = [release for release in self.releases if release.sensitivities]
+        protecting = self._protecting
         return Flow(
             learner=self.learner,
             server=self.server,
@@ -173,19 +182,21 @@ class Algorithm:
             public=tuple(sorted(self.public)),
             rows=tuple(sorted({self.batch * run.block for run in self.schedule.segments(2**62)})),
             draws=MappingProxyType({**self.learner.noise, **(self.server.noise if self.server else {})}),
+            lattice=frozenset(name for name, each in self.scales.items() if all(scale.grid for scale in each)),
             put_together_by_us=self._by_us and not foreign((*self.public.values(), self.topology, self.mixing)),
-            scaled_for=tuple(
-                (min(one.l1 for one in each.sensitivities), min(one.l2 for one in each.sensitivities))
-                for each in protecting
-            ),
         )
+
+    @property
+    def _protecting(self) -> list[Calibrated[Mechanism]]:
+        """The releases that protect data."""
+        return [release for release in self.releases if release.sensitivities]
 
     @property
     def running(self) -> tuple[Learner, Server | None]:
         """Learner and server as engines run them: of a guarantee that is proven, the programs that were checked."""
-        if self.guarantee.basis != "proven":
+        if self._checked is None:
             return self.learner, self.server
-        return Guarded(self.flow), GuardedServer(self.flow) if self.server else None
+        return Guarded(self._checked), GuardedServer(self._checked) if self.server else None
 
     def _require_apart(self) -> None:
         """Refuse to compose the occurrences of a record where two of them may share noise or a release."""
@@ -199,7 +210,7 @@ class Algorithm:
 
     def _require_covered(self) -> None:
         """Refuse a guarantee of less than what all its releases cost together."""
-        releases = [release for release in self.releases if release.sensitivities]
+        releases = self._protecting
         if not releases:
             hint = "list the calibrated mechanisms that data go through"
             raise PrivacyError.of("releases", (), "mechanisms with a sensitivity, for a proven guarantee", hint)
@@ -276,8 +287,9 @@ class Algorithm:
 
     def _per_exchange(self, release: Calibrated[Mechanism]) -> int:
         """How often a mechanism releases in one exchange: as often as its draws are declared."""
-        declared = {**self.learner.noise, **(self.server.noise if self.server else {})}
-        return max(declared[name].size // math.prod(shape) for name, (_, shape) in release.mechanism.laws().items())
+        return max(
+            self.flow.draws[name].size // math.prod(shape) for name, (_, shape) in release.mechanism.laws().items()
+        )
 
     def secured(self) -> Algorithm:
         """The same algorithm for secure noise: releases on a lattice, and the error of its sampler in the guarantee.

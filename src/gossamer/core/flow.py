@@ -14,8 +14,9 @@ and how far one unit moves it. The rules:
    released.
 5. Callbacks and other effects are refused. Constants, and what `init` makes, are public.
 6. One block is released once by each mechanism; the losses of several mechanisms compose, and the guarantee covers it.
-7. How far one unit moves a value is known where a clip bounds it, and through products with constants. It is lost in
-   every other operation: sums with numbers that anybody may have chosen round by any amount.
+7. How far one unit moves a value is known where a clip bounds it, and through products with powers of two. It is lost
+   in every other operation: other products round by a share of the whole value, and sums with numbers that anybody may
+   have chosen by any amount.
 8. What engines run is the program that was checked.
 
 What no rule sees is listed as an assumption that nothing enforces, and the guarantee is heuristic.
@@ -24,11 +25,11 @@ What no rule sees is listed as an assumption that nothing enforces, and the guar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache, partial
-from types import BuiltinFunctionType, FunctionType
-from typing import Any, Literal, NamedTuple
+from types import BuiltinFunctionType, FunctionType, MappingProxyType
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -56,7 +57,7 @@ from gossamer.core.labels import (
 from gossamer.core.learner import Learner, Message, Now, Server, State
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Mechanism
-from gossamer.privacy import Assumption, NoiseSpec, Observer, Unit
+from gossamer.privacy import Assumption, NoiseSpec, Observer, Sensitivity, Unit
 from gossamer.privacy.marks import ours, refuse_effects, traced, unmarked
 from gossamer.problems import Block, Problem
 
@@ -68,7 +69,9 @@ _SEES: dict[Observer, tuple[str, ...]] = {
     "broadcasts": ("broadcast", "decision"),
 }
 _SETTINGS = (bool, int, float, str, tuple, np.dtype)
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), type, PyTreeDef)
+_PLAIN = frozenset(
+    {bool, int, float, complex, str, bytes, type(None), type, PyTreeDef, np.ndarray, FunctionType, BuiltinFunctionType}
+)
 _MADE_BY = {"decision": "decide", "message": "speak", "broadcast": "aggregate"}
 
 
@@ -89,9 +92,13 @@ class Program:
 Shapes = tuple[tuple[tuple[int, ...], Any], ...]
 
 
+Key = tuple[Any, Shapes]
+Programs = dict[str, dict[Key, Program]]
+
+
 @dataclass(frozen=True)
 class Flow:
-    """All that decides what leaves a learner: equal flows are checked once.
+    """All that decides what leaves a learner.
 
     Attributes:
         learner: one learner's side.
@@ -105,10 +112,9 @@ class Flow:
         public: the names of the schedules.
         rows: the lengths of its blocks, in samples.
         draws: all declared randomness, by name.
+        lattice: the draws that lie on one.
         put_together_by_us: whether a function of Gossamer chose all this: declarations rest on schedules and networks
             too.
-        scaled_for: the l1 and l2 sensitivity that the noise of each mechanism is scaled for. Programs do not depend on
-            it: another budget does not compile again.
     """
 
     learner: Learner
@@ -122,8 +128,8 @@ class Flow:
     public: tuple[str, ...]
     rows: tuple[int, ...]
     draws: Mapping[str, NoiseSpec]
+    lattice: frozenset[str]
     put_together_by_us: bool
-    scaled_for: tuple[tuple[float, float], ...] = field(compare=False)
 
     def __hash__(self) -> int:
         return hash((self.learner, self.server, self.mechanisms, self.observer, self.unit, self.learners, self.rows))
@@ -132,108 +138,186 @@ class Flow:
         """The draws of the learner, or of the server: those that are used when it aggregates."""
         return {name: one for name, one in self.draws.items() if (one.used_in == "aggregate") == (side == "server")}
 
-    def check(self) -> Findings:
-        """What the program shows; a `PrivacyError` where data leave otherwise than through a release."""
-        return _checked(self, self.scaled_for)
+    def check(self) -> Checked:
+        """The programs, followed; a `PrivacyError` where data leave otherwise than through a release.
 
-
-class Findings(NamedTuple):
-    """What a check found: assumptions that it saw to, those that nothing enforces, and a digest of the programs."""
-
-    seen: tuple[Assumption, ...]
-    loose: tuple[Assumption, ...]
-    digest: str
+        Equal flows share them where all classes are Gossamer's own: others may call themselves equal to anything.
+        """
+        strange = foreign((self.learner, self.server, self.problem, self.mechanisms))
+        return Checked(self) if strange else _kept(self)
 
 
 @dataclass(frozen=True)
 class Guarded(Learner):
     """The learner of a checked algorithm: what engines run is the program that was checked, shape by shape."""
 
-    flow: Flow
+    checked: Checked
 
     @property
     def released(self) -> frozenset[str]:  # type: ignore[override]
-        """As the learner says."""
-        return self.flow.learner.released
+        """As the learner said when it was checked."""
+        return self.checked.released
 
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
         """As the learner said when it was checked."""
-        return self.flow.noise_of("learner")
+        return self.checked.flow.noise_of("learner")
 
     def init(self, identity: jax.Array) -> State:
         """The checked program of `init`."""
-        return _run(self.flow, "init", identity)
+        return self.checked.run("init", identity)
 
     def decide(self, state: State, now: Now) -> jax.Array:
         """The checked program of `decide`."""
-        decision: jax.Array = _run(self.flow, "decide", state, now)
+        decision: jax.Array = self.checked.run("decide", state, now)
         return decision
 
     def learn(self, state: State, block: Block, now: Now) -> State:
         """The checked program of `learn`."""
-        return _run(self.flow, "learn", state, block, now)
+        return self.checked.run("learn", state, block, now)
 
     def speak(self, state: State, now: Now) -> tuple[Message, State]:
         """The checked program of `speak`."""
-        said: tuple[Message, State] = _run(self.flow, "speak", state, now)
+        said: tuple[Message, State] = self.checked.run("speak", state, now)
         return said
 
     def listen(self, state: State, heard: Message) -> State:
         """The checked program of `listen`."""
-        return _run(self.flow, "listen", state, heard)
+        return self.checked.run("listen", state, heard)
 
 
 @dataclass(frozen=True)
 class GuardedServer(Server):
     """The server of a checked algorithm."""
 
-    flow: Flow
+    checked: Checked
 
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
         """As the server said when it was checked."""
-        return self.flow.noise_of("server")
+        return self.checked.flow.noise_of("server")
 
     def init(self) -> State:
         """The checked program of the server's `init`."""
-        return _run(self.flow, "start")
+        return self.checked.run("start")
 
     def aggregate(self, state: State, messages: Message, now: Now) -> tuple[Message, State]:
         """The checked program of `aggregate`."""
-        answer: tuple[Message, State] = _run(self.flow, "aggregate", state, messages, now)
+        answer: tuple[Message, State] = self.checked.run("aggregate", state, messages, now)
         return answer
 
 
-def _run(flow: Flow, function: str, *args: Any) -> Any:
-    """Run one function as it was checked with arguments of these shapes."""
-    leaves, tree = jax.tree.flatten(args)
-    shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-    program = _allowed(flow, flow.scaled_for, function, tree, shapes)
-    typed = [jnp.asarray(leaf, kind) for leaf, (_, kind) in zip(leaves, shapes, strict=True)]
-    return jax.tree.unflatten(program.results, jaxpr_as_fun(program.run)(*typed))
+class Checked:
+    """The programs of a flow, followed together, and what that showed.
+
+    Attributes:
+        flow: what was traced.
+        released: the fields of a state that the learner says are.
+        seen: assumptions that the check saw to.
+        loose: those that nothing enforces.
+        digest: of the programs of one exchange.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow, self.released = flow, frozenset(flow.learner.released)
+        self._programs: Programs = {}
+        self._trace_exchange()
+        self._trail = _followed(self, self._programs)
+        for place, mechanism in enumerate(flow.mechanisms):
+            if not self._trail.turns.get(place):
+                hint = (
+                    "call its `release` (or `increment`) with the draws of `now.noise`, or leave it out of `releases`"
+                )
+                raise PrivacyError.of("releases", name_of(mechanism), "mechanisms that release something", hint)
+        self.seen, self.loose = _findings(flow, self._trail)
+        self.digest = _digest(self._programs)
+
+    def __repr__(self) -> str:
+        return repr(self.flow)
+
+    def run(self, function: str, *args: Any) -> Any:
+        """Run one function as it was checked with arguments of these shapes; others are checked when they come."""
+        leaves, tree = jax.tree.flatten(args)
+        key = tree, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        known = self._programs[function]
+        if key not in known:
+            known[key] = self._admitted(function, key)
+        typed = [jnp.asarray(leaf, kind) for leaf, (_, kind) in zip(leaves, key[1], strict=True)]
+        return jax.tree.unflatten(known[key].results, jaxpr_as_fun(known[key].run)(*typed))
+
+    def require_covered(self, scaled_for: Sequence[Sequence[Sensitivity]]) -> None:
+        """Refuse noise that is scaled for less than one unit moves what it is added to.
+
+        Args:
+            scaled_for: for each mechanism, the sensitivities of its learners, who all run the same program.
+        """
+        for place, (bound, way) in self._trail.moved.items():
+            mechanism = self.flow.mechanisms[place]
+            order = mechanism.order
+            moved, covered = bound.of(order), min(one.of(order) for one in scaled_for[place])
+            if moved > covered * (1 + 1e-9):
+                raise PrivacyError(
+                    f"flow: one unit moves what {name_of(mechanism)} releases by up to {moved:.9g} in the l{order} norm"
+                    f"{way}, and its noise is scaled for {covered:.9g}. Calibrate it to the sensitivity of what is "
+                    "released."
+                )
+
+    def _admitted(self, function: str, key: Key) -> Program:
+        """The program of a function for other shapes, if together with all others it shows no less than they do."""
+        program = self._traced(function, key)
+        _require_same_state(function, program, self._programs)
+        trail = _followed(self, {**self._programs, function: {**self._programs[function], key: program}})
+        seen, loose = _findings(self.flow, trail)
+        farther = [place for place, (moved, _) in trail.moved.items() if moved != self._trail.moved[place][0]]
+        if loose != self.loose or set(seen) != set(self.seen) or farther:
+            shapes = ", ".join(str(shape) for shape, _ in key[1])
+            hint = "a proof holds for what was checked when the algorithm was made"
+            raise PrivacyError.of(function, f"arguments of other shapes: {shapes}", "those that move no more", hint)
+        return program
+
+    def _traced(self, function: str, key: Key) -> Program:
+        owner, name = _owner(self.flow, function)
+        args = jax.tree.unflatten(key[0], [_array(*one) for one in key[1]])
+        checked, results = traced(getattr(owner, name), *args)
+        refuse_effects(checked.jaxpr, name)
+        return Program(checked, key[0], jax.tree.structure(results))
+
+    def _trace_exchange(self) -> None:
+        """Trace all functions for the shapes of one exchange."""
+        flow = self.flow
+
+        def trace(name: str, *args: Any) -> Any:
+            leaves, tree = jax.tree.flatten(args)
+            key = tree, tuple((one.shape, one.dtype) for one in leaves)
+            program = self._programs.setdefault(name, {})[key] = self._traced(name, key)
+            made = [_array(one.shape, one.dtype) for one in program.checked.out_avals]
+            return jax.tree.unflatten(program.results, made)
+
+        def now(function: str) -> Now:
+            used = {name: spec for name, spec in flow.draws.items() if spec.used_in == function}
+            draws = {name: _array(spec.shape, jnp.float32) for name, spec in used.items()}
+            grid = {name: _array((), jnp.float32) for name in used if name in flow.lattice}
+            return Now({name: _array((), jnp.float32) for name in flow.public}, draws, grid)
+
+        state = trace("init", _array((), jnp.int32))
+        trace("decide", state, now("decide"))
+        for rows in flow.rows:
+            features = _array((rows, *flow.problem.feature_shape), jnp.float32)
+            labels = _array((rows,), jnp.int32 if flow.problem.classifies else jnp.float32)
+            trace("learn", state, Block(features, labels), now("learn"))
+        heard, _ = trace("speak", state, now("speak"))
+        if flow.server is not None:
+            messages = jax.tree.map(lambda one: _array((flow.learners, *one.shape), one.dtype), heard)
+            heard, _ = trace("aggregate", trace("start"), messages, now("aggregate"))
+        trace("listen", state, heard)
+        for function, each in self._programs.items():
+            for program in each.values():
+                _require_same_state(function, program, self._programs)
 
 
-@lru_cache(maxsize=512)
-def _allowed(flow: Flow, scaled_for: Any, function: str, tree: Any, shapes: Shapes) -> Program:
-    """The program of a function for these shapes, checked together with all that may run beside it."""
-    assert flow.scaled_for == scaled_for  # part of the key
-    program, known = _traced(*_owner(flow, function), tree, shapes), _programs(flow)
-    if program not in known[function]:
-        _require_same_state(flow, function, program, known)
-        _followed(flow, {**known, function: [*known[function], program]})
-        known[function].append(program)
-    return program
-
-
-@lru_cache(maxsize=512)
-def _traced(owner: Learner | Server, name: str, tree: Any, shapes: Shapes) -> Program:
-    function: Callable[..., Any] = getattr(owner, name)
-    leaves = [_array(shape, kind) for shape, kind in shapes]
-    args = jax.tree.unflatten(tree, leaves)
-    checked, results = traced(function, *args)
-    refuse_effects(checked.jaxpr, name)
-    return Program(checked, tree, jax.tree.structure(results))
+@lru_cache(maxsize=256)
+def _kept(flow: Flow) -> Checked:
+    return Checked(flow)
 
 
 def _array(shape: tuple[int, ...], kind: Any) -> Any:
@@ -249,44 +333,11 @@ def _owner(flow: Flow, function: str) -> tuple[Learner | Server, str]:
     return flow.learner, function
 
 
-@lru_cache(maxsize=256)
-def _programs(flow: Flow) -> dict[str, list[Program]]:
-    """All functions, traced for the shapes of one exchange; more are added where other shapes come."""
-    programs: dict[str, list[Program]] = {}
-
-    def trace(name: str, *args: Any) -> Any:
-        leaves, tree = jax.tree.flatten(args)
-        shapes = tuple((one.shape, one.dtype) for one in leaves)
-        program = _traced(*_owner(flow, name), tree, shapes)
-        programs.setdefault(name, []).append(program)
-        return jax.tree.unflatten(program.results, [_array(one.shape, one.dtype) for one in program.checked.out_avals])
-
-    def now(function: str) -> Now:
-        draws = {name: _array(spec.shape, jnp.float32) for name, spec in flow.draws.items() if spec.used_in == function}
-        return Now({name: _array((), jnp.float32) for name in flow.public}, draws, {})
-
-    state = trace("init", _array((), jnp.int32))
-    trace("decide", state, now("decide"))
-    for rows in flow.rows:
-        features = _array((rows, *flow.problem.feature_shape), jnp.float32)
-        labels = _array((rows,), jnp.int32 if flow.problem.classifies else jnp.float32)
-        trace("learn", state, Block(features, labels), now("learn"))
-    heard, _ = trace("speak", state, now("speak"))
-    if flow.server is not None:
-        messages = jax.tree.map(lambda one: _array((flow.learners, *one.shape), one.dtype), heard)
-        heard, _ = trace("aggregate", trace("start"), messages, now("aggregate"))
-    trace("listen", state, heard)
-    for function, each in programs.items():
-        for program in each:
-            _require_same_state(flow, function, program, programs)
-    return programs
-
-
-def _require_same_state(flow: Flow, function: str, program: Program, programs: Mapping[str, Sequence[Program]]) -> None:
+def _require_same_state(function: str, program: Program, programs: Programs) -> None:
     """Refuse a state that changes its fields, shapes or types: what belongs to it would not be known."""
-    first = programs["start" if function == "aggregate" else "init"][0]
     if function in ("init", "start", "decide"):
         return
+    first = _first(programs["start" if function == "aggregate" else "init"])
     found = jax.tree.unflatten(program.results, program.checked.out_avals)
     state = found[1] if function in ("speak", "aggregate") else found
     before = jax.tree.unflatten(first.results, first.checked.out_avals)
@@ -301,19 +352,12 @@ def _require_same_state(flow: Flow, function: str, program: Program, programs: M
         raise ConfigurationError("state", given, "a state as `init` makes it", hint)
 
 
+def _first(programs: Mapping[Key, Program]) -> Program:
+    """The program for the shapes of the first exchange."""
+    return next(iter(programs.values()))
+
+
 # -- following the data ------------------------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=256)
-def _checked(flow: Flow, scaled_for: Any) -> Findings:
-    assert flow.scaled_for == scaled_for  # part of the key
-    programs = _programs(flow)
-    trail = _followed(flow, programs)
-    for place, mechanism in enumerate(flow.mechanisms):
-        if not trail.turns.get(place):
-            hint = "call its `release` (or `increment`) with the draws of `now.noise`, or leave it out of `releases`"
-            raise PrivacyError.of("releases", name_of(mechanism), "mechanisms that release something", hint)
-    return Findings(*_findings(flow, trail), _digest(programs))
 
 
 def _findings(flow: Flow, trail: Trail) -> tuple[tuple[Assumption, ...], tuple[Assumption, ...]]:
@@ -330,22 +374,26 @@ def _findings(flow: Flow, trail: Trail) -> tuple[tuple[Assumption, ...], tuple[A
         stated += [Assumption(claim, keeper) for claim in mechanism.promises()]
         if foreign(mechanism):
             stated.append(Assumption(f"{type(mechanism).__name__} ({name_of(mechanism)}) is as private as it says"))
-    bound = "one unit moves what {} releases by no more than its noise is scaled for"
-    stated += [Assumption(bound.format(name)) for name in trail.unseen]
+    if foreign(flow.problem):
+        stated.append(
+            Assumption(f"{type(flow.problem).__name__} is a loss as it says, of samples of the shape it says")
+        )
+    bound = "one unit moves what {} releases by no more than its noise is scaled for (no bound is seen{})"
+    stated += [Assumption(bound.format(name, way)) for name, way in trail.unseen.items()]
     return (only, *(one for one in stated if one.enforced)), tuple(one for one in stated if not one.enforced)
 
 
-def _followed(flow: Flow, programs: Mapping[str, Sequence[Program]]) -> Trail:
+def _followed(checked: Checked, programs: Programs) -> Trail:
     """Follow exchanges until no label changes any more, and look at what an observer sees in each.
 
     Any of several programs of a function may run at any exchange.
     """
-    start = Trail(flow, "init")
-    learner = follow(start, programs["init"][0].checked.jaxpr, [PUBLIC])
-    server = follow(start, programs["start"][0].checked.jaxpr, []) if flow.server else []
+    flow, start = checked.flow, Trail(checked.flow, "init")
+    learner = follow(start, _first(programs["init"]).checked.jaxpr, [PUBLIC])
+    server = follow(start, _first(programs["start"]).checked.jaxpr, []) if flow.server else []
     while True:
         trail = Trail(flow)
-        after = _exchange(trail, programs, learner, server)
+        after = _exchange(trail, checked.released, programs, learner, server)
         joined = [either([a, b]) for a, b in zip(learner + server, after, strict=True)]
         if [one.known() for one in joined] == [one.known() for one in learner + server]:
             return trail
@@ -353,15 +401,17 @@ def _followed(flow: Flow, programs: Mapping[str, Sequence[Program]]) -> Trail:
 
 
 def _exchange(
-    trail: Trail, programs: Mapping[str, Sequence[Program]], learner: list[Label], server: list[Label]
+    trail: Trail, released: frozenset[str], programs: Programs, learner: list[Label], server: list[Label]
 ) -> list[Label]:
     """The labels of all states after one exchange; what is seen in it is looked at."""
     flow, sees = trail.flow, _SEES[trail.flow.observer]
 
-    def call(name: str, *known: Any) -> list[Label]:
-        trail.function = name
-        each = [(one.checked.jaxpr, _labels(flow, one, known), {"grids": _grids(one)}) for one in programs[name]]
-        return follow_any(trail, each)
+    def call(name: str, *known: Any, on: Trail = trail) -> list[Label]:
+        on.function = name
+        each = [
+            (one.checked.jaxpr, _labels(flow, one, known), {"grids": _grids(one)}) for one in programs[name].values()
+        ]
+        return follow_any(on, each)
 
     seen = {"decision": call("decide", learner)}
     said = call("speak", call("learn", learner))
@@ -369,16 +419,22 @@ def _exchange(
     seen["message"], spoken = said[:size], said[size:]
     # What an observer may see is checked to be clean; all else is heard as it was said.
     heard = [PUBLIC] * size if "message" in sees else seen["message"]
+    absent: list[Label] = []
     if flow.server is not None:
-        # Common data move the messages of all learners at once.
-        given = heard if flow.unit is Unit.SAMPLE else [one._replace(bound=None) for one in heard]
+        # Common data move the messages of all learners at once: no row of them is a unit's alone.
+        given = heard if flow.unit is Unit.SAMPLE else [one.touched()._replace(bound=None) for one in heard]
         answered = call("aggregate", server, given)
         size = len(answered) - len(server)
         seen["broadcast"], served = answered[:size], answered[size:]
         heard = [PUBLIC] * size if "broadcast" in sees else seen["broadcast"]
-    after = call("listen", spoken, heard)
-    _look(flow, programs, seen, learner)
-    return [_later(trail, one) for one in (*after, *served)]
+        # A learner that misses a round hears the answer all the same, with the state that it had before.
+        away = Trail(flow)
+        absent = [_later(away, one) for one in call("listen", learner, heard, on=away)]
+        trail.take([away])
+    after = [_later(trail, one) for one in call("listen", spoken, heard)]
+    _look(flow, released, programs, seen, learner)
+    both = [either([a, b]) for a, b in zip(after, absent, strict=True)] if absent else after
+    return both + [_later(trail, one) for one in served]
 
 
 def _grids(program: Program) -> frozenset[str]:
@@ -407,16 +463,16 @@ def _argument(flow: Flow, path: tuple[Any, ...]) -> Label:
 
 
 def _look(
-    flow: Flow, programs: Mapping[str, Sequence[Program]], seen: Mapping[str, list[Label]], state: list[Label]
+    flow: Flow, released: frozenset[str], programs: Programs, seen: Mapping[str, list[Label]], state: list[Label]
 ) -> None:
     """Refuse what an observer must not see."""
     for name in _SEES[flow.observer]:
         for place, label in enumerate(seen.get(name, [])):
-            _refuse_unclean(_field(programs[_MADE_BY[name]][0], name, place), label, flow)
+            _refuse_unclean(_field(_first(programs[_MADE_BY[name]]), name, place), label, flow)
     if "decision" in _SEES[flow.observer]:
         for place, label in enumerate(state):
-            name = _field(programs["init"][0], "state", place)
-            if name.partition(".")[2].partition(".")[0] in flow.learner.released:
+            name = _field(_first(programs["init"]), "state", place)
+            if name.partition(".")[2].partition(".")[0] in released:
                 _refuse_unclean(name, label, flow)
 
 
@@ -457,23 +513,23 @@ def foreign(root: Any) -> bool:
     >>> foreign(Unit.SAMPLE), foreign((1.0, Mine()))
     (False, True)
     """
-    if isinstance(root, list | tuple | frozenset | set):
-        return any(map(foreign, root))
-    if isinstance(root, Mapping):
-        return any(map(foreign, root.values()))
     kind = type(root)
+    if kind in (list, tuple, frozenset, set) or (isinstance(root, tuple) and ours(kind)):
+        return any(map(foreign, root))
+    if kind in (dict, MappingProxyType):
+        return any(map(foreign, root.values()))
     # Numbers, texts and arrays do nothing; what a model's function makes is clipped.
-    if kind in _PLAIN or isinstance(root, np.ndarray | np.generic | jax.Array | FunctionType | BuiltinFunctionType):
+    if kind in _PLAIN or (isinstance(root, np.generic | jax.Array) and kind.__module__.startswith(("numpy", "jax"))):
         return False
     inside = [getattr(root, one.name) for one in fields(root)] if is_dataclass(root) else []
     return not ours(kind) or any(map(foreign, inside))
 
 
-def _digest(programs: Mapping[str, Sequence[Program]]) -> str:
+def _digest(programs: Programs) -> str:
     """Of all programs and the constants in them."""
     found = hashlib.sha256()
     for name, each in sorted(programs.items()):
-        for program in each:
+        for program in each.values():
             found.update(name.encode())
             _add_to(found, program.checked)
     return found.hexdigest()

@@ -31,7 +31,6 @@ from gossamer.mechanisms import Mechanism
 from gossamer.privacy import Clip, Sensitivity, Unit
 from gossamer.privacy.marks import Clipped, Declaration, Mark, marked_p
 
-_ULP = 1 + 2.0**-23  # one rounding on either side
 _CALLS = frozenset(
     {"jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call"}
 )
@@ -81,7 +80,7 @@ def _rows(trail: Trail, equation: JaxprEqn, operands: list[Label]) -> Rows | Non
     if len(moving) > 1 or not isinstance(token, Rows):
         return None
     given, made = _shape(equation.invars[moving[0]]), _shape(equation.outvars[0])
-    if name in _EACH:
+    if name in _EACH or (name == "select_n" and moving[0] > 0):
         return token if given == made else None
     if name not in ("convert_element_type", "copy", "reshape", "broadcast_in_dim"):
         return None
@@ -121,14 +120,15 @@ def _bound(equation: JaxprEqn, operands: list[Label]) -> Sensitivity | Declarati
 
 
 def _constant_factor(equation: JaxprEqn, moving: int) -> float | None:
-    """By what a product with a constant, or a quotient, multiplies; with its rounding."""
+    """By what a product with a power of two, or a quotient, multiplies: others round, by a share of the whole value."""
     name = equation.primitive.name
     constant = equation.invars[1 - moving] if name in ("mul", "div") else None
     if not isinstance(constant, Literal) or (name == "div" and moving == 1):
         return None
     factor = abs(float(constant.val))
-    exact = math.frexp(factor)[0] == 0.5  # a power of two
-    return (factor if name == "mul" else 1 / factor if factor else math.inf) * (1.0 if exact else _ULP)
+    if math.frexp(factor)[0] != 0.5:
+        return None
+    return factor if name == "mul" else 1 / factor
 
 
 # -- loops and branches ------------------------------------------------------------------------------------------------
@@ -161,10 +161,11 @@ def _in_every(label: Label) -> Label:
 
 
 def _row(trail: Trail, variable: Any, label: Label) -> Label:
-    """One row for each iteration: a draw, or samples, of its own. Other rows may hold parts of one sample."""
+    """One row for each iteration: a draw, or samples, of its own. Other rows may hold parts of one unit."""
     if isinstance(label.token, Drawn):
         return label
-    if isinstance(label.token, Rows) and len(_shape(variable)) > _features(trail, label.token):
+    apart = trail.flow.unit is not Unit.BATCH
+    if apart and isinstance(label.token, Rows) and len(_shape(variable)) > _features(trail, label.token):
         return label
     return _in_every(label.touched())
 
@@ -199,6 +200,7 @@ def _while(trail: Trail, equation: JaxprEqn, operands: list[Label]) -> list[Labe
         after = follow(inside, body, [*fixed, *carry])
         joined = [join([a, b, *goes_on], (trail.function, equation)) for a, b in zip(carry, after, strict=True)]
         if [one.known() for one in joined] == [one.known() for one in carry]:
+            trail.take([inside])
             return joined
         carry = joined
 
@@ -321,7 +323,7 @@ def _release(trail: Trail, equation: JaxprEqn, mark: Mark, parts: list[list[Labe
             raise PrivacyError(f"flow: a public argument of {name} depends on {label.source}{label.way()}.")
     _require_all(trail, mechanism)
     _require_value(name, value, old=mechanism.composes)
-    _require_bound(trail, place, value)
+    _note_bound(trail, place, value)
     turn = trail.turns[place] = trail.newest(place) + 1
     trail.fresh[place] = trail.fresh.get(place, 0) + (value.age > CLEAN)
     if trail.fresh[place] > 1 and not mechanism.composes:
@@ -400,21 +402,12 @@ def _require_value(name: str, value: Label, *, old: bool) -> None:
         )
 
 
-def _require_bound(trail: Trail, place: int, value: Label) -> None:
-    """How far one unit moves the value, against what the noise is scaled for."""
+def _note_bound(trail: Trail, place: int, value: Label) -> None:
+    """How far one unit moves what is released, for whoever knows what its noise is scaled for."""
     mechanism = trail.flow.mechanisms[place]
-    if value.age == CLEAN:
-        return
-    if isinstance(value.bound, Declaration):
+    if value.age == CLEAN or isinstance(value.bound, Declaration):
         return
     if value.bound is None or mechanism.together > 1 or value.age > NOW:
-        trail.unseen[name_of(mechanism)] = None
-        return
-    order = mechanism.order
-    moved, covered = value.bound.of(order), trail.flow.scaled_for[place][order - 1]
-    if moved > covered * (1 + 1e-9):
-        raise PrivacyError(
-            f"flow: one unit moves what {name_of(mechanism)} releases by up to {moved:.9g} in the l{order} norm"
-            f"{value.way()}, and its noise is scaled for {covered:.9g}. Calibrate it to the sensitivity of what is "
-            "released."
-        )
+        trail.unseen[name_of(mechanism)] = value.way()
+    else:
+        trail.moves(place, value.bound, value.way())

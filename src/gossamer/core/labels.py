@@ -116,9 +116,14 @@ def join(labels: Sequence[Label], through: tuple[str, JaxprEqn | None] | None = 
 
 
 def either(labels: Sequence[Label]) -> Label:
-    """Of something that is one of these."""
+    """Of something that is one of these: it moves as far as that which moves farthest."""
     first = labels[0]
-    return first if all(one.known() == first.known() for one in labels) else join(labels)
+    if all(one.known() == first.known() for one in labels):
+        return first
+    moving = [one.bound for one in labels if not one.clean]
+    bounds = [bound for bound in moving if isinstance(bound, Sensitivity)]
+    largest = Sensitivity(max(one.l1 for one in bounds), max(one.l2 for one in bounds)) if bounds else None
+    return join(labels)._replace(bound=largest if len(bounds) == len(moving) else None)
 
 
 @dataclass
@@ -134,7 +139,8 @@ class Trail:
         methods: by which of its methods each mechanism releases.
         grids: the draws of this function that lie on a lattice.
         declared: what was declared about released values.
-        unseen: the mechanisms to whose values no bound was seen.
+        unseen: the mechanisms to whose values no bound was seen, and where it was lost.
+        moved: how far one unit moves what each mechanism releases at most, and the last operation on the way.
         closed: why nothing may be released here.
     """
 
@@ -146,7 +152,8 @@ class Trail:
     methods: dict[int, str] = field(default_factory=dict)
     grids: frozenset[str] = frozenset()
     declared: dict[Declaration, None] = field(default_factory=dict)
-    unseen: dict[str, None] = field(default_factory=dict)
+    unseen: dict[str, str] = field(default_factory=dict)
+    moved: dict[int, tuple[Sensitivity, str]] = field(default_factory=dict)
     closed: str = ""
 
     def newest(self, mechanism: int) -> int:
@@ -170,6 +177,15 @@ class Trail:
                 self.uses(place, method)
             self.declared |= other.declared
             self.unseen |= other.unseen
+            for place, moved in other.moved.items():
+                self.moves(place, *moved)
+
+    def moves(self, mechanism: int, bound: Sensitivity, way: str) -> None:
+        """Note how far one unit moves what a mechanism releases."""
+        before, place = self.moved.get(mechanism, (bound, way))
+        farther = bound.l1 > before.l1 or bound.l2 > before.l2
+        largest = Sensitivity(max(before.l1, bound.l1), max(before.l2, bound.l2))
+        self.moved[mechanism] = largest, way if farther else place
 
     def uses(self, mechanism: int, method: str) -> None:
         """Note by which method a mechanism releases: its state is kept for one of them only."""

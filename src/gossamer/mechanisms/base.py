@@ -222,7 +222,10 @@ class Calibrated(Generic[M_co]):
     deltas: tuple[float, ...] = (0.0,)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scales", MappingProxyType(dict(self.scales)))
+        plain = {name: tuple(Scale(*map(float, scale)) for scale in each) for name, each in self.scales.items()}
+        object.__setattr__(self, "scales", MappingProxyType(plain))
+        for name in ("sensitivities", "deltas"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for name, each in self.scales.items():
             for scale in each:
                 lattice = scale.grid == 0 or (

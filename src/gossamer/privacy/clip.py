@@ -37,6 +37,7 @@ class Sensitivity:
                 raise PrivacyError.of(
                     f"{name} sensitivity", value, "a finite number of at least 0", "give a clip, which bounds it"
                 )
+            object.__setattr__(self, name, float(value))
 
     def of(self, order: Literal[1, 2]) -> float:
         """The bound in this norm."""

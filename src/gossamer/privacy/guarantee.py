@@ -83,7 +83,7 @@ class Guarantee:
         assumptions: what the proof rests on, each with the code that enforces it.
         proof: where to read it.
         checked: the digest of the programs whose flow of data was checked (`gossamer.core.flow`); empty: nothing was,
-            and "proven" is a claim.
+            and "proven" is a claim; "recorded": a file says that something was.
     """
 
     basis: Basis
@@ -101,7 +101,7 @@ class Guarantee:
     sampler_error: float = 0.0
     assumptions: tuple[Assumption, ...] = ()
     proof: str = ""
-    checked: str = field(default="", init=False)
+    checked: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -115,6 +115,7 @@ class Guarantee:
         for name in ("horizon", "occurrences"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_count(name, getattr(self, name)))
+        object.__setattr__(self, "losses", tuple(self.losses))
         object.__setattr__(self, "deltas", tuple(map(_checked_delta, self.deltas)))
         object.__setattr__(self, "sampler_error", _checked_delta(self.sampler_error))
         loose = [assumption.claim for assumption in self.assumptions if not assumption.enforced]
@@ -280,7 +281,7 @@ class Guarantee:
             what += f", all its occurrences (up to {self.occurrences:,}) together,"
             what += " its label being public," * self.public_labels
         who = f"{OBSERVERS[self.observer]}, {learn}"
-        basis = "claimed, not checked" if self.basis == "proven" and not self.checked else self.basis
+        basis = self.basis if self.basis != "proven" else _SAID.get(self.checked, "proven")
         parts = [f"{basis.capitalize()}: over {span}, {who} about {what} at most {self._cost()}"]
         if self.per == "occurrence":
             parts += self._per_record()
@@ -335,7 +336,7 @@ class Guarantee:
         True
         """
         facts: dict[str, Any] = json.loads(text)
-        checked = facts.pop("checked", "")
+        checked = facts.pop("checked", "") and RECORDED
         made = cls(
             **facts
             | {
@@ -359,6 +360,8 @@ def no_guarantee(reason: str) -> Guarantee:
     return Guarantee(basis="none", reason=reason)
 
 
+RECORDED = "recorded"
+_SAID = {"": "claimed, not checked", RECORDED: "recorded as proven"}
 _CHOICES: dict[str, tuple[str, ...]] = {
     "basis": get_args(Basis),
     "observer": tuple(OBSERVERS),

@@ -14,23 +14,26 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType, MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import jax
+import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Primitive, jaxpr_as_fun, jaxprs_in_params
 from jax.extend.core import Literal as Constant
-from jax.interpreters import batching, mlir
+from jax.interpreters import ad, batching, mlir
 
 from gossamer.errors import PrivacyError
 
 Kind = Literal["init", "release", "public", "clipped", "declared", "lost"]
 
 _HIDDEN = frozenset(
-    {"pure_callback", "io_callback", "debug_callback", "debug_print", "infeed", "outfeed", "custom_vmap_call"}
+    {"pure_callback", "io_callback", "debug_callback", "debug_print", "buffer_callback", "infeed", "outfeed"}
     | {"custom_partitioning", "custom_partitioning_call", "ffi_call", "pallas_call", "tpu_custom_call", "custom_call"}
+    | {"custom_vmap_call", "call_exported"}
 )
 """Operations that tell somebody else, or that a program does not show."""
+_ARRAYS = (jax.core.Tracer, jax.Array, np.ndarray, np.generic, bool, int, float)
 _HOME = str(Path(__file__).parent.parent) + os.sep
 _REPLACE = (dataclasses.replace, getattr(dataclasses, "_replace", None), getattr(copy, "replace", None))
 _tracing = jax.make_user_context(default_value=None)  # part of the key of every cache that JAX keeps of a trace
@@ -97,6 +100,13 @@ def _inlined(*args: Any, program: ClosedJaxpr, mark: Mark) -> list[Any]:
     return list(jaxpr_as_fun(program)(*args))
 
 
+def _differentiated(*_: Any, mark: Mark, **__: Any) -> Any:
+    """A derivative of a clip or a release is bounded by neither."""
+    hint = "take gradients first, and clip and release them: `Problem.clipped_data_gradient_sum` does both"
+    raise PrivacyError.of("flow", f"a derivative of {mark.kind} values", "none", hint)
+
+
+ad.primitive_jvps[marked_p] = _differentiated
 batching.primitive_batchers[marked_p] = _batched
 mlir.register_lowering(marked_p, mlir.lower_fun(_inlined, multiple_results=True))
 marked_p.def_impl(_inlined)
@@ -122,15 +132,17 @@ def marked(
     Args:
         kind: of the mark.
         owner: who makes it.
-        function: of all the arrays it needs: it closes over none.
-        args: trees of arrays.
+        function: Gossamer's own, of all the arrays it needs: it closes over none.
+        args: trees of arrays, in containers of Python's or of Gossamer's own.
         state_at: which of several results is the state of a mechanism.
         method: of a mechanism, where it releases.
     """
     if not tracing():
         return function(*args)
-    if not _is_ours(sys._getframe(1)):
+    if not _is_ours(sys._getframe(1)) or not _is_our_function(function):
         raise PrivacyError.of("flow", f"a mark {kind!r} of other code", "marks of Gossamer's own mechanisms and clips")
+    for arg in args:
+        _require_plain(kind, arg)
     flat = [jax.tree.flatten(arg) for arg in args]
     leaves = [leaf for each, _ in flat for leaf in each]
     sizes = tuple(len(each) for each, _ in flat)
@@ -149,6 +161,31 @@ def marked(
     mark = Mark(kind, owner, sizes, names, grids, before, method)
     results = marked_p.bind(*leaves, program=program, mark=mark)
     return jax.tree.unflatten(jax.tree.structure(shapes), results)
+
+
+def _is_our_function(function: Any) -> bool:
+    """Whether a function is code of Gossamer, and not something callable that our code was handed."""
+    home = sys.modules.get(getattr(function, "__module__", ""))
+    return isinstance(function, FunctionType) and _is_in_the_package(home) and function.__globals__ is vars(home)
+
+
+def _require_plain(kind: Kind, tree: Any) -> None:
+    """Refuse containers of other classes: what they do when they are used, a mark would take for its own."""
+    inside: Any = ()
+    if type(tree) in (tuple, list) or (isinstance(tree, tuple) and ours(type(tree))):
+        inside = tree
+    elif type(tree) in (dict, MappingProxyType):
+        inside = tree.values()
+    elif not (tree is None or isinstance(tree, _ARRAYS)) or _is_strange(type(tree)):
+        allowed = "arrays, in tuples, lists, dictionaries or what Gossamer made"
+        raise PrivacyError.of("flow", f"a {type(tree).__name__} among {kind} values", allowed)
+    for each in inside:
+        _require_plain(kind, each)
+
+
+def _is_strange(kind: type) -> bool:
+    """Whether a class of arrays or numbers is neither Python's, nor NumPy's, nor JAX's."""
+    return kind.__module__.partition(".")[0] not in ("builtins", "numpy", "jax", "jaxlib")
 
 
 def ours(kind: type) -> bool:
@@ -182,12 +219,17 @@ def called_by_us() -> bool:
 
 
 def put_together_by_us(kind: type) -> bool:
-    """Whether the object of this dataclass that is being made is made, or changed, by a function of Gossamer."""
+    """Whether the object of this dataclass that is being made is made, or changed, by an algorithm's function.
+
+    Those of `algorithms`, attacks on them, experiments of papers, and what `kind` does to itself: other rooms are
+    handed functions of users to call.
+    """
     between = {getattr(one, "__code__", None) for one in (vars(kind)["__init__"], *_REPLACE)}
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code in between:
         frame = frame.f_back
-    return frame is not None and _is_ours(frame)
+    rooms = ("gossamer.algorithms", "gossamer.auditing.attacks", "gossamer.reproduction", kind.__module__)
+    return frame is not None and _is_ours(frame) and frame.f_globals["__name__"].startswith(rooms)
 
 
 def mark_methods(cls: type, release: tuple[str, ...]) -> None:
@@ -203,6 +245,7 @@ def _marking(method: Callable[..., Any], name: str) -> Callable[..., Any]:
 
         @functools.wraps(method)
         def init(self: Any, *args: Any, **options: Any) -> Any:
+            _require_own(self, name, init)
             return marked("init", self, lambda args, options: method(self, *args, **options), args, options)
 
         return init
@@ -211,6 +254,7 @@ def _marking(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     def release(self: Any, state: Any, value: Any, noise: Any, grid: Any, **public: Any) -> Any:
         if not tracing():
             return method(self, state, value, noise, grid, **public)
+        _require_own(self, name, release)
         if not isinstance(noise, Mapping) or not set(self.laws()) <= set(noise) or len(jax.tree.leaves(value)) != 1:
             given = f"a value of {len(jax.tree.leaves(value))} arrays with draws {sorted(noise)}"
             hint = f"declare them for the function that releases, and hand it `now.noise`: {', '.join(self.laws())}"
@@ -230,18 +274,42 @@ def _marking(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     return release
 
 
+def _require_own(mechanism: Any, name: str, method: Any) -> None:
+    """Refuse a method of one class that is called on a mechanism of another."""
+    if tracing() and getattr(type(mechanism), name, None) is not method:
+        given = f"{method.__qualname__} on {type(mechanism).__name__}"
+        raise PrivacyError.of("flow", given, "the mechanism's own method")
+
+
 def refuse_effects(jaxpr: Any, function: str) -> None:
     """Refuse a program that does more than compute, or whose computation it does not show.
+
+    Operations are JAX's own: what others mean, nobody knows.
 
     >>> refuse_effects(jax.make_jaxpr(lambda x: x + 1)(1.0).jaxpr, "speak")
     """
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        if name in _HIDDEN or equation.effects:
-            what = "it prints, or calls back to Python" if "callback" in name or "debug" in name else name
+        if name in _HIDDEN or equation.effects or not _is_known(equation.primitive):
+            what = "it prints, or calls back to Python" if "callback" in name or "debug" in name else f"by {name}"
             raise PrivacyError(f"flow: {function} does more than its program shows ({what}). Remove it.")
         for inner in jaxprs_in_params(equation.params):
             refuse_effects(getattr(inner, "jaxpr", inner), function)
+
+
+def _is_known(primitive: Primitive) -> bool:
+    """Whether an operation is ours or JAX's; modules of JAX that were imported since are looked at again."""
+    if primitive not in _known:
+        _known.update(_primitives_of_jax())
+    return primitive in _known
+
+
+def _primitives_of_jax() -> set[Primitive]:
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "jax"]
+    return {one for module in modules for one in vars(module).values() if isinstance(one, Primitive)}
+
+
+_known: set[Primitive] = {marked_p}
 
 
 def declared(value: jax.Array, claim: str) -> jax.Array:

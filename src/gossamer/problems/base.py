@@ -123,10 +123,10 @@ class Problem(ABC):
             clip.check_dim(self.dim)
 
         def summed(decision: jax.Array, x: jax.Array, y: jax.Array, *places: jax.Array) -> jax.Array:
-            block = Block(x, y)
+            block, kind = Block(x, y), type(self)  # what the class does, whatever was put into this object
             if places:
-                return self._clipped_part_sum(decision, block, clip, *places)
-            return self._clipped_data_gradient_sum(decision, block, clip)
+                return kind._clipped_part_sum(self, decision, block, clip, *places)
+            return kind._clipped_data_gradient_sum(self, decision, block, clip)
 
         given = (decision, *block, *(() if places is None else (places,)))
         if clip is None or not ours(type(self)):  # nobody knows how another class clips

@@ -152,8 +152,10 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None, 
     wanted = identity | {"every": facts["every"] if every is None else every}
     for key, value in wanted.items():
         if facts.get(key) != value:
-            stored = f"{facts.get(key)!r}, as in {path}"
-            raise ConfigurationError(f"checkpoint ({key})", value, stored, "name another file, or remove this one")
+            secret = key in ("seeds", "keys")  # with messages they are the raw data
+            given, stored = ("others", "those") if secret else (value, f"{facts.get(key)!r}, as")
+            hint = "name another file, or remove this one"
+            raise ConfigurationError(f"checkpoint ({key})", given, f"{stored} in {path}", hint)
     leaves = [arrays.pop(f"world/{i}", None) for i in range(len(jax.tree.leaves(fresh)))]
     for leaf, wanted_leaf in zip(leaves, jax.tree.leaves(fresh), strict=True):
         if leaf is None or (leaf.shape, leaf.dtype) != (wanted_leaf.shape, wanted_leaf.dtype):

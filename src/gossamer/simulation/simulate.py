@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gossamer.checks import check_count, check_seed
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, PrivacyError
-from gossamer.privacy import FastNoise, Guarantee, NoiseSource, SecureNoise, Unit
+from gossamer.privacy import Assumption, FastNoise, Guarantee, NoiseSource, SecureNoise, Unit
 from gossamer.problems import Block
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
@@ -108,20 +108,22 @@ def simulate(
     last = _play_rest(feeder, program, steps, done)
     if held_out and done.tally.tested < done.tally.rows:  # the run ends within a row
         done.tally.add_test(held_out.evaluate(last))
-    run = report(algorithm, _promise(feeder), program, done.tally, last)
+    run = report(algorithm, _promise(feeder, debug), program, done.tally, last)
     single = seeds is None
     run = replace(run, seed=chosen[0] if single else chosen, wall_time=time.perf_counter() - begun)
     return without_seed_axis(run) if single else run
 
 
-def _promise(feeder: Feeder) -> Guarantee:
-    """The guarantee of this run: of this stream, of this noise, and of one seed."""
+def _promise(feeder: Feeder, debug: bool) -> Guarantee:
+    """The guarantee of this run: of this stream, of this noise, of one seed, and of the program that ran."""
     stream = feeder.stream
     promise = feeder.algorithm.guarantee.for_stream(
-        stream.occurrences, promises=stream.promises, public_labels=stream.public_labels
+        stream.occurrences, promises=stream.unenforced, public_labels=stream.public_labels
     )
     if promise.basis == "none":
         return promise
+    if debug and promise.basis == "proven":
+        promise = promise.after_check([], [Assumption("what ran, functions as written, is what was checked")], "")
     if not all(isinstance(source, SecureNoise) for source in feeder.sources):
         promise = promise.because("as if run with secure noise")
     return promise.because("each seed for itself") if len(feeder.sources) > 1 else promise

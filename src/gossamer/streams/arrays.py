@@ -8,7 +8,7 @@ import numpy as np
 
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
-from gossamer.privacy import Assumption
+from gossamer.privacy.marks import called_by_us
 from gossamer.problems.base import Block
 from gossamer.streams.base import (
     AS_TOLD,
@@ -43,13 +43,12 @@ class ArrayStream(Stream):
         learners: int | None,
         occurrences: int | None,
         description: str,
-        promises: tuple[Assumption, ...] = (AS_TOLD,),
         public_labels: bool = False,
     ) -> None:
         self._x, self._y, self._order = x, y, order
         self.learners, self.length, self.shared = learners, len(order), learners is None
         self.features, self.occurrences, self.description = x.shape[1:], occurrences, description
-        self.promises, self.public_labels = promises, public_labels
+        self.promises, self.public_labels = () if called_by_us() else (AS_TOLD,), public_labels
         self._in_order = np.array_equal(order.ravel(), np.arange(order.size))
 
     def _read(self, start: int, stop: int) -> Block:
@@ -133,7 +132,6 @@ def from_arrays(
         order.astype(np.int32 if len(labels) < 2**31 else np.int64),
         learners=learners,
         occurrences=copies * passes if partition == "iid" or public_labels else None,
-        promises=(),
         public_labels=public_labels,
         description=f"{len(labels)} records, {partition} over {learners} learners, {len(order)} steps",
     )
@@ -171,9 +169,7 @@ def common(
     order = _order_of_play([np.arange(len(labels))], passes, _shuffler(shuffle, seed))
     played = order.reshape(passes, len(labels))[:, : steps * batch].reshape(passes * steps, batch)
     description = f"{len(labels)} records, common batches of {batch}, {len(played)} steps"
-    return ArrayStream(
-        features, labels, played, learners=None, occurrences=passes, promises=(), description=description
-    )
+    return ArrayStream(features, labels, played, learners=None, occurrences=passes, description=description)
 
 
 def _shuffler(shuffle: bool, seed: int | None) -> np.random.Generator | None:

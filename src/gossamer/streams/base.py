@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.checks import check_count
-from gossamer.errors import DataError
+from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy import Assumption
+from gossamer.privacy.marks import called_by_us, ours
 from gossamer.problems.base import Block
 
 Array = NDArray[Any]
 
 AS_TOLD = Assumption("no record changes more samples than the stream says")
 """The promise of whoever writes a stream of their own, or says in which order records are played."""
+_STATED = ("occurrences", "promises", "public_labels")
 
 
 class Stream(ABC):
@@ -35,8 +37,8 @@ class Stream(ABC):
             arrives.
         occurrences: how often one record occurs at most in the stream, over all learners: how many samples change
             where one record is replaced by another. None if that is unknown, or may be all of them.
-        promises: what `occurrences` rests on and nothing enforces. A stream of your own rests on you: what is claimed
-            per record is then heuristic.
+        promises: what `occurrences` rests on and nothing enforces. A stream of your own rests on you, whatever it says
+            here: what is claimed per record is then heuristic.
         public_labels: whether `occurrences` counts for records that are replaced by others of the same label only.
         description: one line for people.
 
@@ -88,9 +90,27 @@ class Stream(ABC):
         """
         return Head(self, steps)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _STATED and ours(type(self)) and not called_by_us():
+            hint = "a claim per record rests on it: write a stream of your own, which rests on you"
+            raise ConfigurationError(name, value, "what Gossamer's own streams say themselves", hint)
+        object.__setattr__(self, name, value)
+
+    @property
+    def unenforced(self) -> tuple[Assumption, ...]:
+        """All that a claim per record rests on and nothing enforces: the promises, and that of whoever wrote the class.
+
+        >>> class Mine(Head):
+        ...     promises = ()
+        >>> from gossamer.streams import random_signs
+        >>> [one.claim for one in Mine(random_signs(3, 2, seed=0), 10).unenforced]
+        ['no record changes more samples than the stream says']
+        """
+        return tuple(dict.fromkeys((*self.promises, *(() if ours(type(self)) else (AS_TOLD,)))))
+
     def _rest_on(self, *parts: Stream, besides: tuple[Assumption, ...] = ()) -> None:
         """Take over what the parts of this stream rest on."""
-        theirs = (promise for part in parts for promise in part.promises)
+        theirs = (promise for part in parts for promise in part.unenforced)
         self.promises = tuple(dict.fromkeys((*theirs, *besides)))
         self.public_labels = any(part.public_labels for part in parts)
 

@@ -16,7 +16,7 @@ import numpy as np
 from gossamer.checks import check_choice, check_count, check_seed
 from gossamer.core import Schedule
 from gossamer.errors import ConfigurationError, DataError
-from gossamer.privacy import Assumption
+from gossamer.privacy.marks import called_by_us
 from gossamer.problems.base import Block
 from gossamer.streams.base import AS_TOLD, Array, Stream, generator
 from gossamer.streams.pages import PAGE_VALUES, Generated
@@ -46,7 +46,6 @@ class Experts(Generated):
         best: int | None = None,
         means: Array | None = None,
         planned: Unseen | None = None,
-        promises: tuple[Assumption, ...] = (AS_TOLD,),
     ) -> None:
         check_count("experts", experts, least=2)
         # Where all clients have the same losses, these must not depend on how many clients there are.
@@ -55,10 +54,9 @@ class Experts(Generated):
         def page(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
             return draw(rng, steps), np.zeros((steps, width), np.float32)
 
-        super().__init__(
-            page, learners=width, features=(experts,), seed=seed, description=description, promises=promises
-        )
+        super().__init__(page, learners=width, features=(experts,), seed=seed, description=description)
         self.learners, self.occurrences = learners, learners if alike else 1
+        self.promises = () if called_by_us() else (AS_TOLD,)
         self.description = f"{description}, {learners} learners, {experts} features"
         self.best, self.means, self._planned, self._seed = best, means, planned, seed
 
@@ -96,7 +94,7 @@ class _Sums(Stream):
         self._whole, self._counts, self._clients = whole, counts, whole.learners if pooled else 1
         self._ends = np.cumsum(counts)
         self.learners, self.length, self.shared = 1 if pooled else whole.learners, len(counts), False
-        self.features, self.occurrences, self.promises = whole.features, whole.occurrences, whole.promises
+        self.features, self.occurrences, self.promises = whole.features, whole.occurrences, whole.unenforced
         self.description = f"sums over {len(counts)} blocks of {whole.description}"
         self._rows = max(1, PAGE_VALUES // (self.learners * whole.features[0]))
         self._last: tuple[int, Array] | None = None
@@ -153,9 +151,7 @@ def stochastic_experts(learners: int, experts: int, *, gap: float = 0.1, law: La
     draws = {"bernoulli": _bernoulli, "correlated": _correlated, "heavy": _heavy}
     draw = partial(draws[law], learners=learners, means=means)
     known = means if law == "bernoulli" else None
-    return Experts(
-        draw, learners=learners, experts=experts, promises=(), seed=seed, description=name, best=best, means=known
-    )
+    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=known)
 
 
 def realizable_experts(
@@ -191,7 +187,6 @@ def realizable_experts(
         draw,
         learners=learners,
         experts=experts,
-        promises=(),
         seed=seed,
         description=name,
         best=best,
@@ -230,7 +225,6 @@ def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: in
         lambda rng, steps: rng.random((steps, 1, experts), dtype=np.float32),
         learners=learners,
         experts=experts,
-        promises=(),
         seed=seed,
         description=f"drifting experts (period {check_count('period', period)})",
         alike=True,
@@ -254,9 +248,7 @@ def hard_experts(learners: int, experts: int, *, seed: int) -> Experts:
     def draw(rng: np.random.Generator, steps: int) -> Array:
         return rng.integers(0, 2, (steps, 1, experts)).astype(np.float32)
 
-    return Experts(
-        draw, learners=learners, experts=experts, promises=(), seed=seed, description="hard experts", alike=True
-    )
+    return Experts(draw, learners=learners, experts=experts, seed=seed, description="hard experts", alike=True)
 
 
 def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
@@ -274,9 +266,7 @@ def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
     means = np.ones(check_count("experts", experts, least=2))
     means[best] = 0.0
     draw = partial(_bernoulli, learners=learners, means=means)
-    return Experts(
-        draw, learners=learners, experts=experts, promises=(), seed=seed, description=name, best=best, means=means
-    )
+    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=means)
 
 
 def _best(experts: int, seed: int, purpose: str) -> int:

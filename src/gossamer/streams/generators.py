@@ -46,7 +46,7 @@ def heterogeneous_logistic(learners: int, dim: int, alpha: float, beta: float, *
         margin = np.einsum("snd,nd->sn", x, truth[:, :-1]) + truth[:, -1]
         return x, (margin > 0).astype(np.int32)
 
-    return Generated(draw, learners=learners, features=(dim,), promises=(), seed=seed, description=purpose, truth=truth)
+    return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
 
 
 def linear_regression(dim: int = 21, *, seed: int) -> Generated:
@@ -69,7 +69,7 @@ def linear_regression(dim: int = 21, *, seed: int) -> Generated:
         rho = np.float32(np.sqrt(0.2)) * rng.standard_normal((steps, 1), dtype=np.float32)
         return x, x @ truth + rho
 
-    return Generated(draw, learners=None, features=(dim,), promises=(), seed=seed, description=purpose, truth=truth)
+    return Generated(draw, learners=None, features=(dim,), seed=seed, description=purpose, truth=truth)
 
 
 def random_signs(learners: int, dim: int, *, seed: int) -> Generated:
@@ -89,7 +89,7 @@ def random_signs(learners: int, dim: int, *, seed: int) -> Generated:
         x = np.where(bits, size, -size)
         return x, np.zeros((steps, learners), np.float32)
 
-    return Generated(draw, learners=learners, features=(dim,), promises=(), seed=seed, description="random signs")
+    return Generated(draw, learners=learners, features=(dim,), seed=seed, description="random signs")
 
 
 def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float = 3.0) -> Generated:
@@ -122,7 +122,7 @@ def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float =
         # A label 1 with probability sigmoid(margin): margin plus a logistic variable is positive.
         return x, (margin + rng.logistic(size=margin.shape) > 0).astype(np.int32)
 
-    return Generated(draw, learners=learners, features=(dim,), promises=(), seed=seed, description=purpose, truth=truth)
+    return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
 
 
 def _check_variance(field: str, given: float) -> None:

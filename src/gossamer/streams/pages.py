@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gossamer.checks import check_count, check_seed
-from gossamer.privacy import Assumption
+from gossamer.privacy.marks import called_by_us
 from gossamer.problems.base import Block
 from gossamer.streams.base import AS_TOLD, Array, Stream, generator
 
@@ -77,7 +77,6 @@ class Generated(Stream):
         seed: int,
         description: str,
         truth: Array | None = None,
-        promises: tuple[Assumption, ...] = (AS_TOLD,),
     ) -> None:
         check_seed(seed)
         width = 1 if learners is None else learners
@@ -85,7 +84,8 @@ class Generated(Stream):
         values = width * int(np.prod(features))
         self._pages = Pages(draw, values=values, seed=seed, purpose=description)
         self.learners, self.length, self.shared = learners, None, learners is None
-        self.features, self.occurrences, self.promises, self.truth = features, 1, promises, truth
+        self.features, self.occurrences, self.truth = features, 1, truth
+        self.promises = () if called_by_us() else (AS_TOLD,)
         whom = "common to all learners" if learners is None else f"{learners} learners"
         self.description = f"{description}, {whom}, {'x'.join(map(str, features))} features"
 

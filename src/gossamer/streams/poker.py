@@ -49,7 +49,7 @@ def poker_hands(learners: int, *, seed: int, scaled: bool = False) -> Generated:
         x = hands.astype(np.float32)
         return x / np.float32(13) if scaled else x, poker_label(hands)
 
-    return Generated(draw, learners=learners, features=(10,), promises=(), seed=seed, description="random poker hands")
+    return Generated(draw, learners=learners, features=(10,), seed=seed, description="random poker hands")
 
 
 def poker_label(cards: Any) -> Array:

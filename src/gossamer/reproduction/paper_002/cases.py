@@ -316,6 +316,5 @@ def dealt(stream: ArrayStream) -> Stream:
         stream._order,
         learners=stream._order.shape[1],
         occurrences=stream.occurrences,
-        promises=stream.promises,
         description=text,
     )
