@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +19,7 @@ from gossamer.cli import app, load, play
 from gossamer.cli.demo import Demo
 from gossamer.cli.section import keys_of
 from gossamer.errors import ConfigurationError
+from gossamer.reproduction import Store
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.toml"))
 SMALL = """
@@ -124,12 +128,31 @@ def test_calibrate_says_why_a_calibration_is_refused() -> None:
         (("pd_ogd", "--epsilon", 1, "--option", "nois=laplace"), "The nearest is 'noise'"),
         (("pd_ogd", "--epsilon", 1, "--option", "noise=gaussian"), "delta: got 0.0"),
         (("pd_ogd", "--epsilon", 1, "--horizon", 0), "horizon: got 0"),
+        (
+            ("pd_ftgl", "--epsilon", 1),
+            "--horizon: got nothing; allowed: a whole number of steps. Give --horizon: pd_ftgl",
+        ),
+        (("ldp_endless", "--epsilon", 1), "Give --horizon: ldp_endless does not run endlessly with these options."),
+        (("online_federated", "--epsilon", 1), "Give --option local_steps=VALUE."),
     ],
 )
 def test_calibrate_refuses_what_makes_no_sense(arguments: tuple[object, ...], message: str) -> None:
     result = gossamer_("calibrate", *arguments, columns=200)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+def test_calibrate_knows_budgets_of_each_learner() -> None:
+    result = gossamer_("calibrate", "ldp_endless", "--epsilon", 1, "--horizon", 1000, columns=150)
+    assert result.exit_code == 0, result.output
+    assert "noise on parameters (laplace)" in result.stdout
+
+
+def test_hints_name_what_is_near_or_where_to_look() -> None:
+    far = gossamer_("audit", "nonsense", "--seed", 1).stderr
+    assert "nearest" not in far
+    assert far.endswith("`gossamer algorithms` lists them, and what each is.\n")
+    assert gossamer_("audit", "pd_odg", "--seed", 1).stderr.endswith("The nearest is 'pd_ogd'.\n")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -205,7 +228,7 @@ def test_data_from_a_file_and_a_decision_set(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=x, y=np.arange(12) % 3)
     file = changed(
         tmp_path,
-        ('kind = "logistic"', 'kind = "softmax"\ndomain = {kind = "box", low = -1, high = 1.0, dim = 6}'),
+        ('kind = "logistic"', 'kind = "softmax"\nclasses = 3\ndomain = {kind = "box", low = -1, high = 1.0, dim = 6}'),
         ('generator = "smooth-cycle-logistic"\ndim = 3', f'path = "{tmp_path}/mine.npz"\npasses = 7'),
     )
     experiment = load(file)
@@ -249,9 +272,10 @@ def test_common_data_are_played_to_all_and_size_the_batch(tmp_path: Path) -> Non
 def test_images_for_a_convolutional_network(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "mine.npz", x=rng.random((8, 10, 10)), y=np.arange(8) % 2)
-    network = 'kind = "small-cnn"\nchannels = 2\nhidden = 3\nseed = 0'
+    network = 'kind = "small-cnn"\nchannels = 2\nhidden = 3\nseed = 0\nclasses = 2'
     generator = 'generator = "smooth-cycle-logistic"\ndim = 3'
-    file = changed(tmp_path, ('kind = "logistic"', network), (generator, f'path = "{tmp_path}/mine.npz"'))
+    images = f'path = "{tmp_path}/mine.npz"\npasses = 10'
+    file = changed(tmp_path, ('kind = "logistic"', network), (generator, images))
     assert load(file).algorithm.problem.feature_shape == (10, 10, 1)
     file = changed(tmp_path, ('kind = "logistic"', network), (generator, 'name = "digits"'))
     assert "images" in refusal(file)
@@ -306,7 +330,16 @@ REFUSALS = {
     "learners twice": (("dim = 3", "dim = 3\nlearners = 4"), "[topology] settles learners."),
     "graph for a server": (
         ('"noisy_ogd"\nstep = {scale = 0.5}\nscale = 0.1', '"centralized_ogd"'),
-        "[topology] kind: got 'ring'; allowed: 'server'.",
+        "[topology] kind: got 'ring'; allowed: 'server'. The algorithm centralized_ogd needs a server;",
+    ),
+    "graph for nobody": (
+        ('"noisy_ogd"\nstep = {scale = 0.5}\nscale = 0.1', '"local_ogd"'),
+        "allowed: 'server'. The algorithm local_ogd sends nothing: there is no graph.",
+    ),
+    "server for a graph": (('"ring"', '"server"'), "The algorithm noisy_ogd has no server: its learners talk to"),
+    "unknown data set": (
+        ('generator = "smooth-cycle-logistic"\ndim = 3', 'name = "xyz"'),
+        "`gossamer datasets` lists them.",
     ),
     "not TOML": (("steps = 20", "steps = = 20"), "line 16"),
     "no steps at all": (("steps = 20", "steps = 0"), "[simulate] steps: got 0"),
@@ -353,7 +386,7 @@ def test_a_report_without_plotly_is_refused_before_anything_runs(
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_demo_command(demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    monkeypatch.setattr("gossamer.cli.commands.play", lambda: demo)
+    monkeypatch.setattr("gossamer.cli.demo_command.play", lambda: demo)
     result = gossamer_("demo", "--out", tmp_path, columns=columns)
     assert result.exit_code == 0, result.output
     assert max(map(len, result.stdout.splitlines()[:-1])) <= columns
@@ -383,6 +416,128 @@ def test_every_learner_of_the_demo_sees_one_digit(demo: Demo) -> None:
     for picture in demo.report.networks:
         assert set(picture.labels) == set("0123456789")
         assert len(picture.labels) == 16
+
+
+def write_data(tmp_path: Path, y: list[int], *edits: tuple[str, str]) -> Path:
+    """The small file, on 24 records of a file with these labels, again and again."""
+    x = np.random.default_rng(0).random((24, 2))
+    np.savez(tmp_path / "mine.npz", x=x, y=np.resize(y, 24))
+    return changed(tmp_path, ('generator = "smooth-cycle-logistic"\ndim = 3', f'path = "{tmp_path}/mine.npz"'), *edits)
+
+
+def test_more_steps_than_samples_name_the_passes(tmp_path: Path) -> None:
+    said = "at most 6, with passes = 1. Set passes = 4 in [data], which shows every learner its samples 4 times."
+    assert f"[simulate] steps: got 20; allowed: {said}" in refusal(write_data(tmp_path, [0, 1]))
+    result = gossamer_("run", write_data(tmp_path, [0, 1], ("seed = 1", "seed = 1\npasses = 4")), "--steps", 25)
+    assert result.stderr.startswith("error: --steps: got 25; allowed: at most 24, with passes = 4. Set passes = 5 in")
+    assert gossamer_("run", write_data(tmp_path, [0, 1], ("seed = 1", "seed = 1\npasses = 4"))).exit_code == 0
+
+
+def test_labels_that_are_all_the_same_are_said_aloud(tmp_path: Path) -> None:
+    steps = ("steps = 20", "steps = 6")
+    warned = "warning: all labels are 1: there is nothing to learn.\n"
+    assert warned in gossamer_("run", write_data(tmp_path, [1], steps)).stderr
+    assert "labels" not in gossamer_("run", write_data(tmp_path, [0, 1], steps)).stderr
+
+
+def test_the_number_of_classes_is_not_counted_from_private_labels(tmp_path: Path) -> None:
+    """Else one record would say how long all decisions and messages are."""
+    softmax = ('kind = "logistic"', 'kind = "softmax"')
+    said = "[problem] classes: got nothing; allowed: a whole number. Say how many kinds of labels there can be"
+    assert said in refusal(write_data(tmp_path, [0, 1], ("steps = 20", "steps = 6"), softmax))
+
+
+def private(tmp_path: Path, budget: str) -> Path:
+    old = '"noisy_ogd"\nstep = {scale = 0.5}\nscale = 0.1'
+    return changed(tmp_path, (old, f'"pd_ogd"\nstep = 0.01\nclip = 1.0\nnoise = "gaussian"\nbudget = {{{budget}}}'))
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ("epsilon = 1e6, delta = 1e-5", ["epsilon 1,000,000 is no privacy to speak of"]),
+        ("epsilon = 8, delta = 0.5", ["delta 0.5 is large"]),
+        ("epsilon = 1e-9, delta = 1e-9", ["that of never learning. The noise is larger than what the data say"]),
+        ("epsilon = 15, delta = 1e-5", []),
+    ],
+)
+def test_what_makes_little_sense_is_said_aloud_and_runs(tmp_path: Path, budget: str, said: list[str]) -> None:
+    result = gossamer_("run", private(tmp_path, budget), "--steps", 200)
+    assert result.exit_code == 0, result.output
+    lines = result.stderr.splitlines()
+    assert len(lines) == len(said), lines
+    for line, text in zip(lines, said, strict=True):
+        assert line.startswith("warning: ")
+        assert text in line
+
+
+def test_calibrate_says_what_makes_little_sense() -> None:
+    result = gossamer_("calibrate", "pd_ogd", "--epsilon", 50, "--delta", 0.1, "--option", "noise=gaussian")
+    assert result.exit_code == 0, result.output
+    assert [line.split()[:3] for line in result.stderr.splitlines()] == [
+        ["warning:", "epsilon", "50"],
+        ["warning:", "delta", "0.1"],
+    ]
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("where", "arguments", "said"),
+    [
+        ("gossamer.cli.run.Experiment.run", ("run", "small.toml"), "Stopped. Nothing was saved.\n"),
+        ("gossamer.cli.demo_command.play", ("demo",), "Stopped.\n"),
+        ("gossamer.cli.audit.carry_out", ("audit", "pd_ogd", "--seed", 1), "Stopped.\n"),
+    ],
+)
+def test_control_c_is_said_aloud(
+    small: Path, monkeypatch: pytest.MonkeyPatch, where: str, arguments: tuple[object, ...], said: str
+) -> None:
+    monkeypatch.chdir(small.parent)
+    monkeypatch.setattr(where, interrupted)
+    result = gossamer_(*arguments)
+    assert (result.exit_code, result.stderr) == (130, said)
+
+
+def test_control_c_says_that_the_checkpoint_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "kept.npz"
+    file = changed(tmp_path, ("steps = 20", f'steps = 20\ncheckpoint = "{kept}"'))
+    assert gossamer_("run", file).exit_code == 0
+    monkeypatch.setattr("gossamer.cli.run.Experiment.run", interrupted)
+    assert gossamer_("run", file).stderr == f"Stopped. {kept} is kept: the same command goes on from there.\n"
+
+
+def test_reproduce_says_how_far_it_is_and_what_control_c_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def some_cells(store: Store, **_: object) -> None:
+        for name in ("first", "second"):
+            store.cell(name, {"name": name}, lambda: {"loss": 1.0})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gossamer.reproduction.paper_000.reproduce", some_cells)
+    result = gossamer_("reproduce", "000", "--out", tmp_path, columns=200)
+    assert result.exit_code == 130
+    assert result.stderr.splitlines() == [
+        "0 cells done in 0:00, now: first ...",
+        "1 cell done in 0:00, now: second ...",
+        f"Stopped. 2 cells kept in {tmp_path / 'cells'}: the same command goes on from there.",
+    ]
+
+
+def test_control_c_in_a_terminal(tmp_path: Path) -> None:
+    """A real signal, while JAX is at work."""
+    file = changed(tmp_path, ("steps = 20", "steps = 100_000_000"))
+    command = [sys.executable, "-m", "gossamer", "run", str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith("noisy_ogd")  # it runs, and Python's handler of SIGINT is there
+        while "data:" not in process.stdout.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.splitlines()[-1].startswith("Stopped.")
 
 
 def test_configuration_errors_are_typed(tmp_path: Path) -> None:

@@ -107,6 +107,12 @@ def test_refusals(tmp_path: Path, options: list[str], change: tuple[str, str], s
     assert not (tmp_path / "net").exists()
 
 
+def test_a_budget_that_makes_little_sense_is_said_aloud(tmp_path: Path) -> None:
+    code, said = make(tmp_path, "--nodes", "2", text=FILE.replace("epsilon = 1.0", "epsilon = 1000.0"))
+    assert code == 0, said
+    assert "warning: epsilon 1,000 is no privacy to speak of" in said
+
+
 def test_an_existing_directory_is_refused(tmp_path: Path) -> None:
     assert make(tmp_path, "--nodes", "2")[0] == 0
     code, said = make(tmp_path, "--nodes", "2")

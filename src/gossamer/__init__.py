@@ -1,11 +1,15 @@
 """Gossamer: differentially private online learning by many learners at once."""
 
-from gossamer import algorithms, data, mechanisms, metrics, problems, sets, streams, topology
-from gossamer.auditing import Audit, audit
-from gossamer.core import Algorithm, Rate
-from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
-from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
-from gossamer.simulation import Run, simulate
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gossamer import algorithms, data, mechanisms, metrics, problems, sets, streams, topology
+    from gossamer.auditing.audit import Audit, audit
+    from gossamer.core import Algorithm, Rate
+    from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
+    from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
+    from gossamer.simulation import Run, simulate
 
 __version__ = "0.1.0"
 
@@ -35,3 +39,39 @@ __all__ = [
     "streams",
     "topology",
 ]
+
+_HOMES = {
+    "Algorithm": "core",
+    "Audit": "auditing",
+    "Budget": "privacy",
+    "Clip": "privacy",
+    "ConfigurationError": "errors",
+    "DataError": "errors",
+    "FastNoise": "privacy",
+    "GossamerError": "errors",
+    "Guarantee": "privacy",
+    "NetworkError": "errors",
+    "PrivacyError": "errors",
+    "Rate": "core",
+    "Run": "simulation",
+    "SecureNoise": "privacy",
+    "audit": "auditing",
+    "simulate": "simulation",
+}
+_PACKAGES = {*__all__, *_HOMES.values()} - set(_HOMES)
+
+if not TYPE_CHECKING:  # a type checker reads the imports above, and still finds misspelled names
+
+    def __getattr__(name: str) -> Any:
+        """Import what is asked for: JAX alone takes a second, and `gossamer --version` needs none of it."""
+        if name in _HOMES:
+            found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        elif name in _PACKAGES:
+            found = import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, *_PACKAGES})

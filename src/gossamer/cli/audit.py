@@ -9,7 +9,7 @@ from rich.console import Console
 
 from gossamer.algorithms import REGISTRY, Entry
 from gossamer.auditing import ATTACKS, MECHANISMS, ONE_RUN, Attack, Audit, ManyRuns, Method
-from gossamer.cli.kinds import setting
+from gossamer.cli.kinds import LISTED, setting
 from gossamer.cli.section import Section
 from gossamer.cli.show import say, show
 from gossamer.privacy import Guarantee
@@ -32,8 +32,11 @@ def audit_command(
     method: Annotated[Method, typer.Option(help="Many runs on two inputs, or one with many canaries.")] = "many-runs",
     confidence: Annotated[float, typer.Option(help="Confidence of the measured bounds.")] = 0.95,
 ) -> None:
-    """Attack the guarantee of an algorithm. Exit status 1: a proven guarantee is contradicted, at 99.9 % confidence."""
-    Section("audit", {"algorithm": algorithm}).pick("algorithm", {**REGISTRY, **MECHANISMS})
+    """Attack the guarantee of an algorithm.
+
+    Exit status 1: a proven guarantee is contradicted, at 99.9 % confidence.
+    """
+    Section("audit", {"algorithm": algorithm}).pick("algorithm", {**REGISTRY, **MECHANISMS}, elsewhere=LISTED)
     built_in = {**ATTACKS, **MECHANISMS} if method == "many-runs" else ONE_RUN
     console, attacks = Console(), built_in.get(algorithm, ())
     if algorithm in REGISTRY:

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
 from rich.console import Console
 
 from gossamer.algorithms import REGISTRY, Entry
-from gossamer.cli.kinds import setting
-from gossamer.cli.section import Section
-from gossamer.cli.show import say, show
+from gossamer.cli import doubts
+from gossamer.cli.kinds import LISTED, setting
+from gossamer.cli.section import Nothing, Section, keys_of
+from gossamer.cli.show import say, show, warn
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, GossamerError
 from gossamer.privacy import OBSERVERS, Budget
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
+
+BUDGETS = {"budget", "budgets"}
+"""What a budget is called: the second where every learner may have one of its own."""
+SOME = {"horizon": 1000}
+"""To find out whether a horizon is all that is missing."""
+NETWORK = ("topology", "learners", "clients")
+"""Parameters that --learners settles."""
 
 
 def calibrate(
@@ -28,21 +37,32 @@ def calibrate(
     clip: Annotated[float, typer.Option(help="The Euclidean norm that gradients are clipped to.")] = 1.0,
     dim: Annotated[int, typer.Option(help="The length of a decision.")] = 10,
     learners: Annotated[int, typer.Option(help="How many learners, on a ring or around a server.")] = 10,
-    horizon: Annotated[int | None, typer.Option(help="Steps per learner; endless where it is left out.")] = None,
+    horizon: Annotated[
+        int | None, typer.Option(help="Steps per learner; where it is left out, endless. Some algorithms need it.")
+    ] = None,
     option: Annotated[list[str] | None, typer.Option(help="Any other option, as KEY=VALUE; may be repeated.")] = None,
 ) -> None:
-    """Show the noise that an algorithm needs for a budget, and the guarantee it gives."""
-    entry = Section("calibrate", {"algorithm": algorithm}).pick("algorithm", REGISTRY)
+    """Show the noise that an algorithm needs for a budget.
+
+    Its tightest noise and the published one stand side by side, each with the guarantee that it gives.
+    """
+    entry = Section("calibrate", {"algorithm": algorithm}).pick("algorithm", REGISTRY, elsewhere=LISTED)
     kinds = calibrations(entry)
-    settings: dict[str, Any] = {"budget": Budget(epsilon, delta), "clip": clip, "horizon": horizon}
-    built = {kind: _build(entry, dim, learners, settings, option or (), kind) for kind in kinds}
+    budget = Budget(epsilon, delta)
+    settings: dict[str, Any] = {**dict.fromkeys(BUDGETS, budget), "clip": clip, "horizon": horizon}
+    _require_all(entry, settings, option or ())
+    build = partial(_build, entry, dim, learners, option or ())
+    built = {kind: build(settings, kind) for kind in kinds}
     made = {kind: result for kind, result in built.items() if isinstance(result, Algorithm)}
     if not made:
+        if horizon is None and isinstance(build(settings | SOME, kinds[0]), Algorithm):
+            hint = f"give --horizon: {algorithm} does not run endlessly with these options"
+            raise ConfigurationError("--horizon", Nothing(), "a whole number of steps", hint)
         raise next(error for error in built.values() if isinstance(error, GossamerError))
     console = Console()
-    say(
-        console, f"{algorithm} on {next(iter(made.values())).topology.name}, {dim} dimensions, {Budget(epsilon, delta)}"
-    )
+    first = next(iter(made.values()))
+    warn(*doubts.about_privacy(first.guarantee))
+    say(console, f"{algorithm} on {first.topology.name}, {dim} dimensions, {budget}")
     show(console, comparison(made), words=True)
     for kind, result in built.items():
         say(console, f"{kind}: " + (result.guarantee.explain() if isinstance(result, Algorithm) else str(result)))
@@ -54,10 +74,23 @@ def calibrations(entry: Entry) -> Sequence[str]:
     >>> calibrations(REGISTRY["pd_ogd"])
     ('tight', 'published')
     """
-    if "budget" not in inspect.signature(entry.make).parameters:
-        private = [name for name, each in REGISTRY.items() if "budget" in inspect.signature(each.make).parameters]
+    if not _takes_budget(entry):
+        private = [name for name, each in REGISTRY.items() if _takes_budget(each)]
         raise ConfigurationError("calibrate algorithm", entry.make.__name__, f"one with a budget: {', '.join(private)}")
     return get_args(get_type_hints(entry.make).get("calibration", Literal["tight"]))
+
+
+def _takes_budget(entry: Entry) -> bool:
+    return not BUDGETS.isdisjoint(inspect.signature(entry.make).parameters)
+
+
+def _require_all(entry: Entry, settings: Mapping[str, Any], options: Sequence[str]) -> None:
+    """Refuse where one of the other options has no default and was left out, and say how it is given here."""
+    given = {*settings, *NETWORK, *dict(map(_parse, options))}
+    for name, key in keys_of(entry.make).items():
+        if key.required and name not in given:
+            hint = f"give --option {name}=VALUE"
+            raise ConfigurationError(f"--option {name}", Nothing(), key.reader.allowed, hint)
 
 
 def comparison(algorithms: dict[str, Algorithm]) -> Table:
@@ -101,13 +134,13 @@ def _settings(algorithms: dict[str, Algorithm]) -> list[tuple[str, ...]]:
 
 
 def _build(
-    entry: Entry, dim: int, learners: int, settings: dict[str, Any], options: Sequence[str], kind: str
+    entry: Entry, dim: int, learners: int, options: Sequence[str], settings: Mapping[str, Any], kind: str
 ) -> Algorithm | GossamerError:
     """The algorithm, or the reason why this calibration is refused."""
     problem, network = setting(entry, dim, learners)
     section = Section("calibrate --option", dict(map(_parse, options)))
     ours = {"problem": problem, "experts": problem, "topology": network, "learners": network, "clients": network}
-    supplied = settings | ours | {"calibration": kind}
+    supplied = {**settings, **ours, "calibration": kind}
     section.expect([entry.make], supplied=list(supplied), by="another option")
     try:
         built: Algorithm = section.call(entry.make, supplied)

@@ -1,47 +1,109 @@
-"""The commands."""
+"""The table of all commands; each is imported when it is run, so that `--version` and `--help` need not wait."""
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
 import gossamer
-from gossamer import data
-from gossamer.algorithms import REGISTRY
-from gossamer.cli.audit import audit_command, guarantee_of
-from gossamer.cli.calibrate import calibrate
-from gossamer.cli.config import Experiment, load
-from gossamer.cli.demo import INTRODUCTION, play
-from gossamer.cli.ledger import ledger
-from gossamer.cli.network import network, run_node
-from gossamer.cli.reproduce import reproduce
-from gossamer.cli.show import say, show
-from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.reports import Report, Table, network_of, require_plotly, summary_table
-from gossamer.simulation import Run
+from gossamer.cli.stopping import stopped
+from gossamer.errors import GossamerError
+
+
+class Place(NamedTuple):
+    """Where a command is, and the line about it in `gossamer --help`: the first line of its help."""
+
+    module: str
+    name: str
+    line: str
+
+
+COMMANDS: Mapping[str, Place] = {
+    "demo": Place("demo_command", "show_demo", "Show what this is about on real data."),
+    "run": Place("run", "run_file", "Run the simulation that a TOML file describes."),
+    "algorithms": Place("lists", "list_algorithms", "List the algorithms."),
+    "datasets": Place("lists", "list_datasets", "List the data sets and where each would come from now."),
+    "calibrate": Place("calibrate", "calibrate", "Show the noise that an algorithm needs for a budget."),
+    "audit": Place("audit", "audit_command", "Attack the guarantee of an algorithm."),
+    "reproduce": Place("reproduce", "reproduce", "Run the experiments of a paper."),
+    "network": Place("network", "network", "Make a network of nodes, or try one out on this machine."),
+    "node": Place("network", "run_node", "Run one learner, until its guarantee is used up or somebody stops it."),
+    "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export."),
+}
 
 
 class Commands(TyperGroup):
-    """All commands; what Gossamer refuses becomes one line on standard error and exit status 2."""
+    """All commands; what Gossamer refuses becomes one line on standard error and exit status 2, Ctrl-C status 130."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was given."""
         try:
             return super().invoke(ctx)
         except GossamerError as error:
-            line = Text.assemble(("error: ", "bold red"), str(error))
-            Console(stderr=True).print(line, soft_wrap=True, highlight=False)
+            _complain(str(error))
             raise typer.Exit(2) from None
+        except KeyboardInterrupt:
+            stopped()
+
+
+class LaterCommands(Commands):
+    """Those of the table: the list of them is there at once, and one is imported when it is run."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = {name: TyperCommand(name, help=place.line) for name, place in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that was given, with its options; what the rest of the line says is left to it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and imported(str(name)), rest
+
+
+def imported(name: str) -> Any:
+    """A command of the table, with all it needs.
+
+    >>> [parameter.name for parameter in imported("datasets").params]
+    []
+    """
+    place = COMMANDS[name]
+    found = getattr(import_module(f"gossamer.cli.{place.module}"), place.name)
+    if isinstance(found, typer.Typer):
+        command: Any = get_group(found)
+    else:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name)(found)
+        command = get_command(alone)
+    command.name = name
+    _take_literally(command)
+    return command
+
+
+def _take_literally(command: Any) -> None:
+    """Brackets in help texts are brackets: [problem] is a section of a file, not the name of a colour."""
+    from rich.markup import escape
+
+    for described in (command, *command.params):
+        if getattr(described, "help", None):
+            described.help = escape(described.help)
+    for inner in getattr(command, "commands", {}).values():
+        _take_literally(inner)
+
+
+def _complain(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    line = Text.assemble(("error: ", "bold red"), text)
+    Console(stderr=True).print(line, soft_wrap=True, highlight=False)
 
 
 # Local variables hold private data: never in a traceback.
-app = typer.Typer(cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
+app = typer.Typer(cls=LaterCommands, no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 
 
 def _print_version(wanted: bool) -> None:
@@ -57,94 +119,6 @@ def options(
     ] = False,
 ) -> None:
     """Options before a command."""
-
-
-@app.command("algorithms")
-def list_algorithms() -> None:
-    """List the algorithms."""
-    rows = tuple((name, entry.network, entry.summary, guarantee_of(entry).basis) for name, entry in REGISTRY.items())
-    show(Console(), Table(("name", "network", "what it is", "guarantee"), rows), words=True)
-
-
-@app.command("datasets")
-def list_datasets() -> None:
-    """List the data sets and where each would come from now."""
-    show(Console(), Table(("name", "what it is", "from"), tuple(map(tuple, data.available()))), words=True)
-
-
-@app.command("run")
-def run_file(
-    file: Annotated[Path, typer.Argument(help="A TOML file: see examples/.")],
-    out: Annotated[Path | None, typer.Option(help="Save the run and an HTML report in this directory.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Samples per learner, instead of those in the file.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the noise, instead of that in the file.")] = None,
-) -> None:
-    """Run the simulation that a TOML file describes."""
-    experiment = load(file, steps=steps, seed=seed)
-    if out is not None:
-        _prepare(out)
-    console = Console()
-    say(console, experiment.algorithm.describe())
-    say(console, f"  data: {experiment.stream.description}")
-    run = experiment.run()
-    show(console, summary_table(run), words=True)
-    if out is not None:
-        run.save(out)
-        report = _report(file, experiment, run, steps).write(out / "report.html")
-        say(console, f"Saved in {out}. Report: {report}")
-
-
-def _report(file: Path, experiment: Experiment, run: Run, steps: int | None) -> Report:
-    picture = network_of(run, experiment.algorithm.topology)
-    override = "" if steps is None else f" --steps {steps}"
-    return Report(
-        title=f"{run.name} on {experiment.algorithm.topology.name}",
-        introduction=(f"Gossamer simulated {run.name} as {file.name} describes it: {experiment.stream.description}.",),
-        table=summary_table(run),
-        runs={run.name: run},
-        networks=() if picture is None else (picture,),
-        caption="One node per learner, with its number, coloured by how well it did.",
-        notes=(
-            "Losses and accuracies are exact functions of the data: this page is as confidential as they are.",
-            "The seed is not part of this page: seed and messages together are the raw data.",
-        ),
-        command=f"gossamer run {shlex.quote(str(file))}{override}",
-    )
-
-
-app.command("calibrate")(calibrate)
-app.command("audit")(audit_command)
-app.command("reproduce")(reproduce)
-app.command("node")(run_node)
-app.add_typer(network, name="network")
-app.add_typer(ledger, name="ledger")
-
-
-@app.command("demo")
-def show_demo(
-    out: Annotated[Path, typer.Option(help="Directory of the HTML report.")] = Path("gossamer-report"),
-) -> None:
-    """Show what this is about on real data: sixteen learners, each of which sees one digit only."""
-    _prepare(out)
-    console = Console()
-    say(console, INTRODUCTION[0])
-    demo = play()
-    show(console, demo.report.table)
-    say(console, demo.verdict)
-    say(console, demo.privacy, style="bold")
-    say(console, f"Report: {demo.report.write(out / 'report.html')}")
-
-
-def _prepare(out: Path) -> None:
-    """Refuse, before anything runs, where a report could not be drawn or written."""
-    require_plotly()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or "refused").lower()
-        raise ConfigurationError(
-            "--out", str(out), "a directory that can be made", f"the system says: {reason}"
-        ) from None
 
 
 def main() -> None:

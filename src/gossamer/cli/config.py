@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 from gossamer import simulate
 from gossamer.algorithms import REGISTRY, Entry
-from gossamer.cli.kinds import DATASETS, GENERATORS, PROBLEMS, TOPOLOGIES, Maker
+from gossamer.cli.kinds import DATASETS, GENERATORS, LISTED, PROBLEMS, TOPOLOGIES, Maker
 from gossamer.cli.section import Nothing, Section, build, keys_of, nearest
+from gossamer.cli.values import either
 from gossamer.core import Algorithm, Federation
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.simulation import Run
@@ -25,16 +26,21 @@ from gossamer.streams import POKER_CLASSES, Stream, common, from_arrays, read_re
 SECTIONS = ("problem", "data", "topology", "algorithm", "simulate")
 FOR_NODES = ("problem", "topology", "algorithm")
 SOURCES = ("name", "generator", "path")
+WITHOUT_GRAPH = {
+    "server": "needs a server; for a graph choose another one from `gossamer algorithms`",
+    "none": "sends nothing: there is no graph",
+}
 GENERATED_CLASSES = {"heterogeneous-logistic": 2, "smooth-cycle-logistic": 2, "poker-hands": len(POKER_CLASSES)}
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a file describes, ready to run."""
+    """What a file describes, ready to run; `only_label` is the label of all records, where there is but one."""
 
     algorithm: Algorithm
     stream: Stream
     settings: Section
+    only_label: int | None = None
 
     def run(self) -> Run:
         """Simulate it."""
@@ -43,10 +49,11 @@ class Experiment:
 
 
 class Source(NamedTuple):
-    """A stream, and how many classes its labels have where that is known."""
+    """A stream, how many classes its labels have where that is known, and their label where all have the same."""
 
     stream: Stream
     classes: int | None
+    only_label: int | None = None
 
 
 def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Experiment:
@@ -73,7 +80,9 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
     sections = _sections(_parsed(file))
     settings = _settings(sections["simulate"], steps, seed)
     source, tables = _with_data(sections)
-    return Experiment(make_algorithm(tables), source.stream, settings)
+    algorithm = make_algorithm(tables)
+    _require_steps("[simulate] steps" if steps is None else "--steps", settings, sections["data"], source.stream)
+    return Experiment(algorithm, source.stream, settings, source.only_label)
 
 
 class ForNodes(NamedTuple):
@@ -82,6 +91,7 @@ class ForNodes(NamedTuple):
     algorithm: Algorithm
     tables: Mapping[str, Mapping[str, Any]]
     stream: Stream | None
+    only_label: int | None
 
 
 def load_for_nodes(file: Path, nodes: int) -> ForNodes:
@@ -97,7 +107,7 @@ def load_for_nodes(file: Path, nodes: int) -> ForNodes:
         raise ConfigurationError("[algorithm] name", algorithm.name, "an algorithm that gossips", "it needs a server")
     if algorithm.learners != nodes:
         raise ConfigurationError("--nodes", nodes, f"{algorithm.learners}, as [topology] says")
-    return ForNodes(algorithm, made, None if source is None else source.stream)
+    return ForNodes(algorithm, made, source and source.stream, source and source.only_label)
 
 
 def make_algorithm(tables: Mapping[str, Mapping[str, Any]]) -> Algorithm:
@@ -108,7 +118,7 @@ def make_algorithm(tables: Mapping[str, Mapping[str, Any]]) -> Algorithm:
     4
     """
     sections = _sections(tables, FOR_NODES)
-    entry: Entry = sections["algorithm"].pick("name", REGISTRY)
+    entry: Entry = sections["algorithm"].pick("name", REGISTRY, elsewhere=LISTED)
     sections["algorithm"].expect([entry.make], extra=["name"], supplied=["learners", "clients", "experts"])
     maker = sections["problem"].pick("kind", PROBLEMS)
     sections["problem"].expect([maker], extra=["kind"])
@@ -122,12 +132,16 @@ def make_algorithm(tables: Mapping[str, Mapping[str, Any]]) -> Algorithm:
 
 def _with_data(sections: Mapping[str, Section]) -> tuple[Source, dict[str, Mapping[str, Any]]]:
     """The data, and the tables of the algorithm with what the data say: shapes, classes and the size of batches."""
-    entry: Entry = sections["algorithm"].pick("name", REGISTRY)
+    entry: Entry = sections["algorithm"].pick("name", REGISTRY, elsewhere=LISTED)
     maker = sections["problem"].pick("kind", PROBLEMS)
     network = _network(sections["topology"], entry)
     images = "image_shape" in inspect.signature(maker).parameters
     source = _source(sections["data"], network.learners, images=images, together=entry.data == "common")
     known = {key: value for key, value in _shape(source).items() if key in keys_of(maker) and value is not None}
+    if "classes" in keys_of(maker) and "classes" not in {**known, **sections["problem"].table}:
+        # Counted from the labels, it would be one record's doing how long decisions and messages are.
+        hint = "say how many kinds of labels there can be: it is public, and not counted from the records"
+        raise ConfigurationError("[problem] classes", Nothing(), "a whole number", hint)
     data = sections["data"].table
     batch = {"batch": data["batch"]} if entry.data == "common" and "batch" in data else {}
     tables = {
@@ -177,10 +191,28 @@ def _settings(section: Section, steps: int | None, seed: int | None) -> Section:
     return Section(section.name, table)
 
 
+def _require_steps(field: str, settings: Section, data: Section, stream: Stream) -> None:
+    """Refuse more steps than there are samples, and say how to show them more often."""
+    steps, there = settings.table.get("steps"), stream.length
+    if not isinstance(steps, int) or there is None or steps <= there:
+        return
+    passes = data.table.get("passes", 1)
+    enough = -(-steps * passes // there)
+    hint = f"set passes = {enough} in [data], which shows every learner its samples {enough:,} times"
+    raise ConfigurationError(field, steps, f"at most {there:,}, with passes = {passes}", hint)
+
+
 def _network(section: Section, entry: Entry) -> Any:
+    kind, name = section.table.get("kind", "server"), entry.make.__name__
     if entry.network == "graph":
+        if section.table.get("kind") == "server":
+            hint = f"the algorithm {name} has no server: its learners talk to their neighbours on a graph"
+            raise ConfigurationError(f"{section.name} kind", kind, either(map(repr, sorted(TOPOLOGIES))), hint)
         return build(section.name, section.table, TOPOLOGIES)
-    section.pick("kind", {"server": Federation}, default="server")
+    if kind != "server":
+        raise ConfigurationError(
+            f"{section.name} kind", kind, "'server'", f"the algorithm {name} {WITHOUT_GRAPH[entry.network]}"
+        )
     section.expect([Federation], extra=["kind"])
     return section.call(Federation)
 
@@ -196,7 +228,11 @@ def _source(section: Section, learners: int, *, images: bool, together: bool) ->
         raise ConfigurationError(f"{section.name} generator", section.table["generator"], "name or path", hint)
     if named == ["generator"]:
         return _generated(section, learners)
-    loader: Maker = read_records if named == ["path"] else section.pick("name", DATASETS)
+    loader: Maker = (
+        read_records
+        if named == ["path"]
+        else section.pick("name", DATASETS, elsewhere="`gossamer datasets` lists them")
+    )
     dealt: Maker = common if together else from_arrays
     section.expect([loader, dealt], extra=named, supplied=["learners"])
     loaded = section.call(loader)
@@ -204,7 +240,7 @@ def _source(section: Section, learners: int, *, images: bool, together: bool) ->
     stream = section.call(dealt, {"x": _images(x) if images else _rows(x), "y": y, "learners": learners})
     if getattr(loaded, "scaling", "public") == "standardised":  # each record has changed the features of all
         stream.occurrences, stream.description = None, f"{stream.description}, standardised with all of them"
-    return Source(stream, classes or _count_classes(y))
+    return Source(stream, classes, _only_label(y))
 
 
 def _generated(section: Section, learners: int) -> Source:
@@ -221,8 +257,8 @@ def _records(loaded: Any) -> tuple[Any, Any, int | None]:
     return loaded.x_train, loaded.y_train, loaded.classes
 
 
-def _count_classes(y: Any) -> int | None:
-    return None if y.dtype.kind == "f" else int(y.max()) + 1
+def _only_label(y: Any) -> int | None:
+    return int(y.flat[0]) if y.dtype.kind != "f" and y.size and (y == y.flat[0]).all() else None
 
 
 def _rows(x: Any) -> Any:

@@ -11,6 +11,9 @@ from gossamer.algorithms import Entry
 
 Maker = Callable[..., Any]
 
+LISTED = "`gossamer algorithms` lists them, and what each is"
+"""Where to look for an algorithm that does not exist."""
+
 
 def spelled(maker: Maker) -> str:
     """The name of a class or function in a file: lower case, words joined by hyphens.

@@ -20,8 +20,9 @@ from rich.live import Live
 from rich.table import Table
 
 from gossamer.checks import check_count
+from gossamer.cli import doubts
 from gossamer.cli.config import load_for_nodes, make_algorithm
-from gossamer.cli.show import say
+from gossamer.cli.show import say, warn
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.streams import Stream
 
@@ -55,7 +56,9 @@ def init(
             "Given once for all: this name and the node's; default: the directory's name and the node's."
         ),
     ] = None,
-    no_guarantee: Annotated[bool, typer.Option(help="Allow an algorithm without any privacy.")] = False,
+    no_guarantee: Annotated[
+        bool, typer.Option("--no-guarantee", help="Allow an algorithm without any privacy.")
+    ] = False,
 ) -> None:
     """Make a directory for every node: settings, certificate, noise key and ledger."""
     from gossamer.net.agreed import prepared
@@ -79,6 +82,7 @@ def init(
         no_guarantee=no_guarantee,
     )
     console = Console()
+    warn(*doubts.about_privacy(ready.guarantee), *doubts.about_labels(found.only_label))
     say(console, ready.describe())
     for learner, node in enumerate(made):
         if found.stream is not None:
@@ -117,9 +121,11 @@ def run_node(
         Path | None, typer.Option(help="A file with 32 bytes, which seal state, messages and noise key.")
     ] = None,
     adopt: Annotated[
-        bool, typer.Option(help="Go on here with a directory that was moved from another machine.")
+        bool, typer.Option("--adopt", help="Go on here with a directory that was moved from another machine.")
     ] = False,
-    new_data: Annotated[bool, typer.Option(help="After a restart: nothing on standard input was used before.")] = False,
+    new_data: Annotated[
+        bool, typer.Option("--new-data", help="After a restart: nothing on standard input was used before.")
+    ] = False,
     linger: Annotated[bool, typer.Option(help="At the end keep serving the last decision, until SIGTERM.")] = True,
 ) -> None:
     """Run one learner, until its guarantee is used up or somebody stops it."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from gossamer.cli.out import report_directory
 from gossamer.cli.show import say, show
+from gossamer.cli.stopping import stopped
 from gossamer.errors import ConfigurationError
-from gossamer.reports import require_plotly
 from gossamer.reproduction import Store, paper_000, paper_001, paper_002, paper_003, paper_004
 
 PAPERS = {"000": paper_000, "001": paper_001, "002": paper_002, "003": paper_003, "004": paper_004}
@@ -25,35 +27,38 @@ def reproduce(
     out: Annotated[Path | None, typer.Option(help="Directory of the results; by default gossamer-PAPER.")] = None,
     stand_in: Annotated[bool, typer.Option("--stand-in", help="Small data of scikit-learn: needs no files.")] = False,
 ) -> None:
-    """Run the experiments of a paper. Started again with the same --out, it goes on where it was interrupted."""
+    """Run the experiments of a paper.
+
+    Started again with the same --out, it goes on where it was interrupted.
+    """
     if paper not in PAPERS:
         raise ConfigurationError("paper", paper, " or ".join(map(repr, PAPERS)), "others are not reproduced yet")
     module = PAPERS[paper]
     if figure is not None and figure not in module.FIGURES:
         allowed = f"one of the figures {', '.join(map(str, module.FIGURES))}"
         raise ConfigurationError("--figure", figure, allowed, "leave it out to run everything")
-    require_plotly()
     out = out or Path(f"gossamer-{paper}")
-    console, log = Console(), Console(stderr=True)
-    store = Store(_directory(out), lambda name: say(log, f"{name} ..."))
+    console, log, begun = Console(), Console(stderr=True), time.monotonic()
+    store = Store(report_directory(out, "cells"), lambda name: say(log, f"{_so_far(store, begun)}: {name} ..."))
     plan = module.QUICK if quick else module.FULL
     command = _command(paper, figure, quick, stand_in)
-    page = module.reproduce(store, plan=plan, figure=figure, directory=data, stand_in=stand_in, command=command)
+    try:
+        page = module.reproduce(store, plan=plan, figure=figure, directory=data, stand_in=stand_in, command=command)
+    except KeyboardInterrupt:
+        stopped(f"{_counted(len(store.used))} kept in {store.directory}: the same command goes on from there.")
     show(console, page.verdicts, words=True)
     reused = len(store.used) - store.computed
     say(console, f"{store.computed} cells were run, {reused} were there already. Report: {page.write(out)}")
 
 
-def _directory(out: Path) -> Path:
-    """Where the cells are kept; refused, before anything runs, where it cannot be made."""
-    cells = out / "cells"
-    try:
-        cells.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or "refused").lower()
-        allowed = "a directory that can be made"
-        raise ConfigurationError("--out", str(out), allowed, f"the system says: {reason}") from None
-    return cells
+def _so_far(store: Store, begun: float) -> str:
+    """Cells and time. What is left is not known: which cells a search needs depends on those before."""
+    minutes, seconds = divmod(round(time.monotonic() - begun), 60)
+    return f"{_counted(len(store.used))} done in {minutes}:{seconds:02}, now"
+
+
+def _counted(cells: int) -> str:
+    return f"{cells:,} cell{'s' * (cells != 1)}"
 
 
 def _command(paper: str, figure: int | None, quick: bool, stand_in: bool) -> str:

@@ -58,13 +58,14 @@ class Section:
     name: str
     table: Mapping[str, Any]
 
-    def pick(self, key: str, options: Mapping[str, Option], default: str | None = None) -> Option:
-        """The option that a key names."""
+    def pick(self, key: str, options: Mapping[str, Option], default: str | None = None, elsewhere: str = "") -> Option:
+        """The option that a key names; `elsewhere` is the hint where none of them is like what was given."""
         given = self.table.get(key, default)
         if not isinstance(given, str) or given not in options:
             shown = Nothing() if given is None else given
             allowed = either(map(repr, sorted(options)))
-            raise ConfigurationError(f"{self.name} {key}", shown, allowed, nearest(str(given), options))
+            hint = nearest(str(given), options) or elsewhere
+            raise ConfigurationError(f"{self.name} {key}", shown, allowed, hint)
         return options[given]
 
     def expect(
@@ -168,10 +169,10 @@ TABLES: Tables = {
 
 
 def nearest(given: str, allowed: Collection[str]) -> str:
-    """A hint that names the allowed word that is most like what was given.
+    """A hint that names the allowed word that is most like what was given; empty where none is like it.
 
-    >>> nearest("radus", ["kind", "radius"])
-    "the nearest is 'radius'"
+    >>> nearest("radus", ["kind", "radius"]), nearest("nonsense", ["Gossiped"])
+    ("the nearest is 'radius'", '')
     """
-    close = difflib.get_close_matches(given, allowed, n=1, cutoff=0.4)
+    close = difflib.get_close_matches(given, allowed, n=1, cutoff=0.7)  # a slip or two, not another word
     return f"the nearest is {close[0]!r}" if close else ""

@@ -32,6 +32,13 @@ def show(console: Console, table: Table, *, words: bool = False) -> None:
     console.print(Padding(drawn, (1, 0)))
 
 
+def warn(*lines: str) -> None:
+    """Print each line as a warning on standard error."""
+    console = Console(stderr=True)
+    for line in lines:
+        console.print(Text.assemble(("warning: ", "bold yellow"), line), soft_wrap=True, highlight=False)
+
+
 def say(console: Console, text: str, style: str = "") -> None:
     """Print a text as it is: brackets are not markup, numbers are not coloured.
 

@@ -50,7 +50,7 @@ class Endpoint:
         try:
             self._server = _Server(board, without_brackets(host), port)
         except OSError as refused:
-            hint = "another program may use this port: try port=0, which finds a free one"
+            hint = "another program may use it: give another port (http in node.toml); port 0 finds a free one"
             raise ConfigurationError("endpoint", f"{host}:{port} ({refused.strerror})", "a free port", hint) from None
         self.host, self.port = host, int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True, name="endpoint")
