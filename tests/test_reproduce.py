@@ -221,6 +221,11 @@ def test_a_damaged_cell_says_what_to_do(tmp_path: Path) -> None:
         Store(tmp_path).cell("cell", {}, lambda: {"loss": 1})
 
 
+def names_of(part: Part) -> list[str]:
+    """Of all lines in all pictures."""
+    return [trace.name for picture in part.pictures for trace in picture.figure.data if trace.name]
+
+
 def test_a_page_is_written_with_tables_and_numbers(tmp_path: Path) -> None:
     panel = Panel("a panel", "loss", (Curve("mine", [1, 2], [1, 2], [0, 1], [2, 3]),), level=1.5)
     table = Table(("claim", "verdict"), (("a < b", "holds"),))
@@ -230,6 +235,12 @@ def test_a_page_is_written_with_tables_and_numbers(tmp_path: Path) -> None:
     assert "a &lt; b" in text
     assert "Claims &amp; more" in text
     assert "https://" not in text.split("<script")[0]
+    assert '<div class="scroll" tabindex="0"><table>' in text
+    assert '<td class="good">holds</td>' in text
+    assert "treat them like the data. Only you can read these files (mode 600)." in text
+    assert text.count("<table>") == text.count('<figure class="panel">') == text.count('<p class="legend">') == 1
+    assert '"title":{"text":"round"}' in text
+    assert '"title":{"text":"loss"}' in text
     with (tmp_path / "tables" / "claims.csv").open() as file:
         assert list(csv.reader(file)) == [["claim", "verdict"], ["a < b", "holds"]]
     assert json.loads((tmp_path / "raw.json").read_text()) == {"cell": {"loss": 1.0}}
@@ -316,7 +327,7 @@ def test_a_figure_has_claims_curves_and_traffic(played: tuple[Path, Page, Store]
     assert claims is not None
     assert len(claims.rows) == 3
     assert {row[3] for row in claims.rows} <= {"holds", "does not hold", "not resolved"}
-    assert len([trace for trace in page.parts[1].figure.data if trace.name]) == 8  # 2 algorithms, 2 forms, 2 epsilons
+    assert len(names_of(page.parts[1])) == 8  # 2 algorithms, 2 forms, 2 epsilons
     assert "digits in place of letter" in page.introduction[1]
 
 
@@ -435,7 +446,7 @@ def test_every_claim_is_asked_the_right_way_round(
     for row in (*claims.rows, *ours.rows):
         unaffected = "almost unaffected" in row[0]  # the graph does not enter PD-OCG's imagined loss
         assert (row[3], row[5]) == (("holds",) * 2 if unaffected else (verdict,) * 2), row
-    assert [part.name for part in page.parts if part.figure is not None] == [
+    assert [part.name for part in page.parts if part.pictures] == [
         "figure-1-digits",
         "figure-2-random-poker-hands",
         "figure-3",
@@ -616,7 +627,7 @@ def test_cells_of_another_machine_are_drawn(computed: Path) -> None:
     table = page.parts[2].table
     assert table is not None
     assert {row[0] for row in table.rows} == {METHODS[name].title for name in ("none", "blt", "independent")}
-    assert len([trace for trace in page.parts[2].figure.data if trace.name]) == 4 * 3
+    assert len(names_of(page.parts[2])) == 4 * 3
     page.write(computed / "page")
 
 

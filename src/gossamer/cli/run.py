@@ -61,9 +61,6 @@ def _report(file: Path, experiment: Experiment, run: Run, steps: int | None) -> 
         runs={run.name: run},
         networks=() if picture is None else (picture,),
         caption="One node per learner, with its number, coloured by how well it did.",
-        notes=(
-            "Losses and accuracies are exact functions of the data: this page is as confidential as they are.",
-            "The seed is not part of this page: seed and messages together are the raw data.",
-        ),
+        notes=("The seed is not part of this page: seed and messages together are the raw data.",),
         command=f"gossamer run {shlex.quote(str(file))}{override}",
     )

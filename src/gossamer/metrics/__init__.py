@@ -1,4 +1,4 @@
-"""How good a run was: average losses, regrets of every kind the papers use, and the comparators they need."""
+"""How good a run was: its summary, regrets of every kind the papers use, and the comparators they need."""
 
 from gossamer.metrics.regret import (
     average_loss,
@@ -11,12 +11,15 @@ from gossamer.metrics.regret import (
     static_regret,
     tracking_error,
 )
-from gossamer.metrics.solver import Comparator, best_decision
+from gossamer.metrics.solver import Comparator, best_decision, best_decisions
+from gossamer.metrics.summary import Summary, summarize
 
 __all__ = [
     "Comparator",
+    "Summary",
     "average_loss",
     "best_decision",
+    "best_decisions",
     "dynamic_regret",
     "expert_regret",
     "instantaneous_regret",
@@ -24,5 +27,6 @@ __all__ = [
     "pseudo_regret",
     "running_average",
     "static_regret",
+    "summarize",
     "tracking_error",
 ]

@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gossamer.errors import ConfigurationError
-from gossamer.metrics.solver import best_decision, mean_loss, played_loss
-from gossamer.problems import Block, Problem
+from gossamer.metrics.solver import best_decision, best_decisions, played_loss, prefix_losses
+from gossamer.problems import Problem
 from gossamer.streams import Stream
 
 Doubles = NDArray[np.float64]
@@ -58,7 +58,7 @@ def _mean_so_far(run: Record, values: Doubles) -> Doubles:
 
 
 def static_regret(
-    run: Record, problem: Problem, stream: Stream, *, at: Sequence[int] | None = None, tolerance: float = 1e-6
+    run: Record, problem: Problem, stream: Stream, *, at: ArrayLike | None = None, tolerance: float = 1e-6
 ) -> Doubles:
     """Average regret against the best fixed decision, axes (..., row, learner): R_{T,i} / (n T) of paper 000.
 
@@ -66,13 +66,28 @@ def static_regret(
         run: measured "global" or "joint".
         problem: what the run minimised.
         stream: what it ran on.
-        at: steps to give the regret at, each the end of a row; by default the last one only. Each needs a comparator.
+        at: steps to give the regret at, in any order; `at=run.steps` gives the whole curve. By default the last one
+            only. Each is the end of a row of the run: losses inside of a row are not known one by one.
         tolerance: accuracy of the comparators.
+
+    >>> from gossamer import algorithms, problems, sets, simulate, streams, topology
+    >>> problem, stream = problems.Linear(3, domain=sets.L2Ball(1.0)), streams.random_signs(4, 3, seed=0)
+    >>> run = simulate(algorithms.d_ogd(problem, topology.ring(4), step=0.1), stream, 60, seed=0, every=10)
+    >>> static_regret(run, problem, stream).shape, static_regret(run, problem, stream, at=run.steps).shape
+    ((1, 4), (6, 4))
+    >>> static_regret(run, problem, stream, at=[15])
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: at: got 15; allowed: the end of a recorded row: the nearest are 10 and 20.
+    Use at=run.steps, or simulate(..., every=1) for a row at every exchange.
     """
     _needs(run, "global", "joint")
-    wanted = [int(run.steps[-1])] if at is None else list(at)
-    rows = [_row(run, step) for step in wanted]
-    best = np.array([best_decision(problem, stream, step, tolerance=tolerance).loss for step in wanted])
+    rows = _rows(run, run.steps[-1:] if at is None else np.atleast_1d(at))
+    wanted = [int(step) for step in run.steps[rows]]
+    played = sorted({step for step in wanted if step > 0})  # a row before the first sample has nothing to regret
+    found = best_decisions(problem, stream, played, tolerance=tolerance)
+    losses = {0: 0.0} | {step: best.loss for step, best in zip(played, found, strict=True)}
+    best = np.array([losses[step] for step in wanted])
     return np.asarray(average_loss(run)[..., rows, :] - best[:, None])
 
 
@@ -140,7 +155,7 @@ def tracking_error(
         at: one step for each row.
         tolerance: accuracy of the optimum's loss.
     """
-    best = np.stack([best_decision(problem, stream, t, tolerance=tolerance).decision for t in at])
+    best = np.stack([best.decision for best in best_decisions(problem, stream, at, tolerance=tolerance)])
     return np.asarray(np.sum((decisions - best[:, None]) ** 2, axis=-1))
 
 
@@ -151,13 +166,9 @@ def instantaneous_regret(
 
     The arguments are those of `tracking_error`.
     """
-    regrets = []
-    for row, t in zip(decisions, at, strict=True):
-        block = stream.read(0, t)
-        flat = Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in block))
-        best = best_decision(problem, stream, t, tolerance=tolerance).loss
-        regrets.append(np.array([mean_loss(problem, x, flat) for x in row]) - best)
-    return np.stack(regrets)
+    losses = prefix_losses(problem, stream, at, decisions)
+    best = [best.loss for best in best_decisions(problem, stream, at, tolerance=tolerance)]
+    return np.asarray(losses - np.array(best)[:, None])
 
 
 def expert_regret(run: Record, stream: Stream) -> Doubles:
@@ -185,8 +196,21 @@ def _needs(run: Record, *measures: str) -> None:
         )
 
 
-def _row(run: Record, step: int) -> int:
-    row = int(np.searchsorted(run.steps, step))
-    if row == len(run.steps) or run.steps[row] != step:
-        raise ConfigurationError("at", step, "the end of a recorded row", "set every= so that rows end there")
-    return row
+def _rows(run: Record, steps: NDArray[Any]) -> NDArray[np.int64]:
+    """The rows that end at these steps."""
+    if steps.ndim > 1 or (steps.size and steps.dtype.kind not in "iuf"):
+        raise ConfigurationError("at", steps.tolist(), "a list of steps", "use at=run.steps for the whole curve")
+    rows = np.searchsorted(run.steps, steps)
+    last = len(run.steps) - 1
+    missing = np.flatnonzero(run.steps[np.minimum(rows, last)] != steps)
+    if missing.size:
+        after = int(rows[missing[0]])
+        ends = run.steps[max(0, after - 1) : after + 1].tolist()
+        nearest = f"the nearest {'is' if len(ends) == 1 else 'are'} {' and '.join(map(str, ends))}"
+        raise ConfigurationError(
+            "at",
+            steps[missing[0]].item(),
+            f"the end of a recorded row: {nearest}",
+            "use at=run.steps, or simulate(..., every=1) for a row at every exchange",
+        )
+    return rows

@@ -7,24 +7,26 @@ projected gradient method in double precision that stops at a *certificate*: a b
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.problems import Block, Hinge, LeastSquares, Linear, Logistic, Problem, Softmax
+from gossamer.metrics.descent import NONNEGATIVE, Iterate, double, minimize, pieces, value
+from gossamer.problems import Block, Hinge, LeastSquares, Linear, Logistic, Problem
 from gossamer.problems.numerics import arrived
 from gossamer.sets import Everywhere
 from gossamer.streams import Stream
 
-_PIECE = 2**15  # rows per piece of a sum: bounds the memory that double precision takes
+_PIECE = 2**15  # rows per piece of a sum at most: bounds the memory that double precision takes
+_PARTS = 32  # pieces that many prefixes of the same rows are cut into: a short one sums over few of them
 _SOLVED = 2**20  # features up to which linear equations are solved: a second at most
-_NONNEGATIVE = (Logistic, LeastSquares, Softmax)  # the loss of these bounds how far it is above its infimum
 
 
 class Comparator(NamedTuple):
@@ -38,15 +40,12 @@ class Comparator(NamedTuple):
     gap: float
 
 
-class _Iterate(NamedTuple):
-    """Accelerated projected gradient: last point, extrapolated point, momentum, curvature, certificate, number."""
+class _Task(NamedTuple):
+    """A mean loss to minimise: that of these rows, which are the first `len(rows.y)` of the pieces."""
 
-    x: jax.Array
-    y: jax.Array
-    momentum: jax.Array
-    curvature: jax.Array
-    gap: jax.Array
-    number: jax.Array
+    problem: Problem
+    rows: Block
+    cut: Block
 
 
 def best_decision(
@@ -77,37 +76,140 @@ def best_decision(
     >>> round(float(np.linalg.norm(best.decision)), 6), best.gap
     (1.0, 0.0)
     """
+    _check(problem)
     rows = _all_rows(stream, start, steps)
-    if isinstance(problem, Linear) and not problem.l2:
-        return _best_linear(problem, rows)
+    with jax.enable_x64(True):
+        if _is_linear(problem):
+            return next(_best_linear(problem, rows, [len(rows.y)]))
+        task = _Task(problem, rows, pieces(rows, min(_PIECE, len(rows.y))))
+        return next(_search([task], tolerance, iterations))
+
+
+def best_decisions(
+    problem: Problem, stream: Stream, at: Sequence[int], *, tolerance: float = 1e-6, iterations: int = 20_000
+) -> list[Comparator]:
+    """The best decisions over the first steps, for every number of steps in `at`: one search that goes on.
+
+    Each is what `best_decision` finds, to the same tolerance, certified the same way. The search for one starts where
+    the search for the next smaller one ended, in a program that is compiled once.
+
+    Args:
+        problem: a convex problem with a smooth loss, or `Linear`.
+        stream: the samples.
+        at: numbers of steps, each at least 1, in any order.
+        tolerance: the accuracy of every mean loss, as for `best_decision`.
+        iterations: the most iterations to try for each; not reaching the tolerance raises.
+
+    >>> from gossamer import problems, streams
+    >>> data = streams.smooth_cycle_logistic(4, 3, seed=0)
+    >>> found = best_decisions(problems.Logistic(3, l2=0.1), data, [100, 50])
+    >>> alone = best_decision(problems.Logistic(3, l2=0.1), data, 50)
+    >>> abs(found[1].loss - alone.loss) <= 1e-6
+    True
+    """
+    ends = sorted({int(steps) for steps in at})
+    if not ends:
+        return []
+    if ends[0] < 1:
+        raise ConfigurationError("at", ends[0], "numbers of steps of at least 1")
+    _check(problem)
+    rows = _all_rows(stream, 0, ends[-1])
+    counts = [steps * (len(rows.y) // ends[-1]) for steps in ends]
+    with jax.enable_x64(True):
+        if _is_linear(problem):
+            found = list(_best_linear(problem, rows, counts))
+        else:
+            tasks = _reduced if _reduces(problem) else _prefixes
+            found = list(_search(tasks(problem, rows, counts), tolerance, iterations))
+    return [found[ends.index(steps)] for steps in at]
+
+
+def _is_linear(problem: Problem) -> bool:
+    return isinstance(problem, Linear) and not problem.l2
+
+
+def _check(problem: Problem) -> None:
+    """Refuse problems that have no comparator, or none that can be certified."""
     if isinstance(problem, Hinge) or problem.strong_convexity is None:
         raise ConfigurationError("problem", problem, "a convex problem with a smooth loss, or Linear")
-    with jax.enable_x64(True):
-        pieces, weights = _pieces(rows)
-        found = _minimize(
-            problem, pieces, weights, jnp.asarray(_start(problem, rows, tolerance)), tolerance, iterations
-        )
-        loss = float(_value(problem, pieces, weights, found.x))
-    if not float(found.gap) <= tolerance:
+    if _is_linear(problem) and isinstance(problem.domain, Everywhere):
+        raise ConfigurationError("domain", problem.domain, "a bounded set: linear losses have no minimum elsewhere")
+
+
+def _prefixes(problem: Problem, rows: Block, counts: list[int]) -> Iterator[_Task]:
+    """The first rows, so many of them, as prefixes of the same pieces."""
+    cut = _cut_for_prefixes(rows)
+    for count in counts:
+        yield _Task(problem, Block(*(leaf[:count] for leaf in rows)), cut)
+
+
+def _cut_for_prefixes(rows: Block) -> Block:
+    count = len(rows.y)
+    return pieces(rows, min(_PIECE, count, max(256, math.ceil(count / _PARTS))))
+
+
+def _reduces(problem: Problem) -> bool:
+    """Whether a few rows have the same mean loss as all; another class's loss need not be that of least squares."""
+    return type(problem) is LeastSquares and (problem.dim + 1) * problem.dim <= _SOLVED
+
+
+def _reduced(problem: Problem, rows: Block, counts: list[int]) -> Iterator[_Task]:
+    """The first rows of least squares, so many of them, as dim + 1 rows whose mean loss is the same for all decisions.
+
+    They are the triangular factor of features and targets. It goes on from one prefix to the next, and, unlike sums of
+    products, it has all digits of the rows.
+    """
+    size = problem.dim + 1
+    table = np.column_stack([np.asarray(_arrived(rows.x, problem.feature_bound)), rows.y])
+    factor = np.zeros((0, size))
+    for start, count in zip([0, *counts], counts, strict=False):
+        factor = np.asarray(np.linalg.qr(np.vstack([factor, table[start:count]]), mode="r"))
+        few = np.pad(factor, [(0, size - len(factor)), (0, 0)]) * math.sqrt(size / count)
+        block = Block(few[:, :-1], few[:, -1])
+        yield _Task(replace(problem, feature_bound=None), block, pieces(block, size))
+
+
+def _search(tasks: Iterable[_Task], tolerance: float, iterations: int) -> Iterator[Comparator]:
+    """The comparator of every task; each search starts where the one before ended, if that is better than anew."""
+    found: Iterate | None = None
+    for task in tasks:
+        loss_at = partial(value, task.problem, task.cut, len(task.rows.y))
+        start = jnp.asarray(_start(task.problem, task.rows, tolerance))
+        curvature = jnp.ones((), start.dtype)
+        if found is not None:
+            start, curvature = min(start, found.x, key=loss_at), found.curvature
+        found = minimize(task.problem, task.cut, len(task.rows.y), start, curvature, tolerance, iterations)
+        yield _comparator(task.problem, found, float(loss_at(found.x)), tolerance)
+
+
+def _comparator(problem: Problem, found: Iterate, loss: float, tolerance: float) -> Comparator:
+    """What was found, with what is known about its accuracy."""
+    gap = float(found.gap)
+    if not gap <= tolerance:
         raise GossamerError(
-            f"the comparator reached an accuracy of {float(found.gap):.2e} in {iterations} iterations, and "
+            f"the comparator reached an accuracy of {gap:.2e} in {int(found.number)} iterations, and "
             f"{tolerance:.0e} was asked for: raise iterations or tolerance"
         )
-    if problem.l2 > 0 or math.isfinite(problem.domain.diameter):
-        return Comparator(np.asarray(found.x), loss, float(found.gap))
-    interpolates = isinstance(problem, _NONNEGATIVE) and loss <= tolerance
-    return Comparator(np.asarray(found.x), loss, loss if interpolates else math.nan)
+    if not (problem.l2 > 0 or math.isfinite(problem.domain.diameter)):
+        gap = loss if isinstance(problem, NONNEGATIVE) and loss <= tolerance else math.nan
+    return Comparator(np.asarray(found.x), loss, gap)
 
 
-def mean_loss(problem: Problem, decision: NDArray[Any], rows: Block) -> float:
-    """The mean loss of a decision over rows of samples, in double precision.
+def prefix_losses(problem: Problem, stream: Stream, at: Sequence[int], decisions: NDArray[Any]) -> NDArray[np.float64]:
+    """The mean loss of decisions (row, learner, coordinate) over all samples up to the step of their row.
 
+    >>> from gossamer import streams
     >>> from gossamer.problems import Logistic
-    >>> round(mean_loss(Logistic(2), np.zeros(2), Block(np.ones((3, 2)), np.array([0, 1, 1]))), 6)
-    0.693147
+    >>> prefix_losses(Logistic(2), streams.smooth_cycle_logistic(4, 2, seed=0), [5], np.zeros((1, 3, 2))).round(6)
+    array([[0.693147, 0.693147, 0.693147]])
     """
+    rows = _all_rows(stream, 0, max(at))
     with jax.enable_x64(True):
-        return float(_value(problem, *_pieces(rows), jnp.asarray(decision, jnp.float64)))
+        cut = _cut_for_prefixes(rows)
+        counts = [steps * len(rows.y) // max(at) for steps in at]
+        plays = jnp.asarray(decisions, jnp.float64)
+        losses = [[value(problem, cut, count, x) for x in row] for count, row in zip(counts, plays, strict=True)]
+        return np.array(losses, np.float64)
 
 
 def played_loss(problem: Problem, decisions: NDArray[Any], block: Block) -> float:
@@ -118,7 +220,7 @@ def played_loss(problem: Problem, decisions: NDArray[Any], block: Block) -> floa
     2.0
     """
     with jax.enable_x64(True):
-        return float(_played(problem, jnp.asarray(decisions, jnp.float64), _double(block, jnp.float64)))
+        return float(_played(problem, jnp.asarray(decisions, jnp.float64), double(block)))
 
 
 @partial(jax.jit, static_argnames="problem")
@@ -129,37 +231,20 @@ def _played(problem: Problem, decisions: jax.Array, block: Block) -> jax.Array:
     return jnp.mean(jax.vmap(jax.vmap(at_step), (0, None))(decisions, block))
 
 
-def _double(block: Block, dtype: Any) -> Block:
-    """Features, and labels that are real numbers, in this precision."""
-    x, y = jnp.asarray(block.x), jnp.asarray(block.y)
-    return Block(x.astype(dtype), y.astype(dtype) if jnp.issubdtype(y.dtype, jnp.floating) else y)
-
-
-def _best_linear(problem: Linear, rows: Block) -> Comparator:
-    """Closed form: the extreme point against the mean loss vector."""
-    if isinstance(problem.domain, Everywhere):
-        raise ConfigurationError("domain", problem.domain, "a bounded set: linear losses have no minimum elsewhere")
-    with jax.enable_x64(True):
-        double = _double(rows, jnp.float64)
-        mean = problem.clipped_gradient_sum(jnp.zeros(problem.dim), double, None) / len(rows.y)
+def _best_linear(problem: Problem, rows: Block, counts: list[int]) -> Iterator[Comparator]:
+    """Closed form, for the first rows, so many of them: the extreme point against the mean loss vector."""
+    losses = np.asarray(_arrived(rows.x, problem.feature_bound))
+    sums = np.cumsum(np.add.reduceat(losses, [0, *counts[:-1]]), axis=0)
+    for count, total in zip(counts, sums, strict=True):
+        mean = jnp.asarray(total / count)
         best = problem.domain.linear_minimizer(mean)
-        return Comparator(np.asarray(best), float(best @ mean), 0.0)
+        yield Comparator(np.asarray(best), float(best @ mean), 0.0)
 
 
 def _all_rows(stream: Stream, start: int, steps: int) -> Block:
     """Every sample of these steps, (rows, ...)."""
     block = stream.read(start, steps)
     return Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in block))
-
-
-def _pieces(rows: Block) -> tuple[Block, jax.Array]:
-    """Rows cut into equal pieces, padded with rows of weight zero; weights sum to 1."""
-    count = len(rows.y)
-    length = min(_PIECE, count)
-    pad = -count % length
-    weights = np.concatenate([np.full(count, 1 / count), np.zeros(pad)]).reshape(-1, length)
-    padded = (np.concatenate([leaf, np.zeros((pad, *leaf.shape[1:]), leaf.dtype)]) for leaf in rows)
-    return Block(*(jnp.asarray(leaf.reshape(-1, length, *leaf.shape[1:])) for leaf in padded)), jnp.asarray(weights)
 
 
 def _start(problem: Problem, rows: Block, tolerance: float) -> NDArray[np.float64]:
@@ -174,7 +259,9 @@ def _start(problem: Problem, rows: Block, tolerance: float) -> NDArray[np.float6
     unbounded = isinstance(problem.domain, Everywhere) and count * dim <= _SOLVED
     if not (unbounded and (fits or isinstance(problem, LeastSquares))):
         return origin
-    x, y = np.asarray(_arrived(rows.x, problem.feature_bound)), np.asarray(rows.y)
+    # One shape for all that fit: it is compiled for.
+    padded = np.pad(rows.x, [(0, dim - count), (0, 0)]) if fits else rows.x
+    x, y = np.asarray(_arrived(padded, problem.feature_bound))[:count], np.asarray(rows.y)
     if not fits:
         return _ridge(x, y.astype(np.float64), count * problem.l2 / 2)
     wanted = np.where(y == 1, 1, -1) * math.log(2 / tolerance)
@@ -195,63 +282,3 @@ def _ridge(x: NDArray[np.float64], y: NDArray[np.float64], weight: float) -> NDA
     if x.shape[0] < x.shape[1]:
         return np.asarray(x.T @ np.linalg.solve(x @ x.T + weight * np.eye(x.shape[0]), y))
     return np.asarray(np.linalg.solve(x.T @ x + weight * np.eye(x.shape[1]), x.T @ y))
-
-
-@partial(jax.jit, static_argnames="problem")
-def _value(problem: Problem, pieces: Block, weights: jax.Array, x: jax.Array) -> jax.Array:
-    """The weighted mean loss."""
-
-    def add(total: jax.Array, piece: tuple[Block, jax.Array]) -> tuple[jax.Array, None]:
-        block, weight = piece
-        return total + jnp.vdot(weight, problem.losses(x, _double(block, x.dtype))), None
-
-    total, _ = lax.scan(add, jnp.zeros((), x.dtype), (pieces, weights))
-    return total
-
-
-@partial(jax.jit, static_argnames="problem")
-def _minimize(
-    problem: Problem, pieces: Block, weights: jax.Array, start: jax.Array, tolerance: float, iterations: int
-) -> _Iterate:
-    """FISTA with backtracking and restarts (O'Donoghue and Candes 2015) until the certificate is small enough."""
-    value = partial(_value, problem, pieces, weights)
-    slope = jax.value_and_grad(value)
-    domain = problem.domain
-
-    def certificate(x: jax.Array) -> jax.Array:
-        loss, gradient = slope(x)
-        if math.isfinite(domain.diameter):
-            return jnp.vdot(gradient, x) + domain.support(-gradient)
-        square = jnp.vdot(gradient, gradient)
-        if problem.l2:
-            return square / (2 * problem.l2)
-        return jnp.minimum(jnp.sqrt(square), loss) if isinstance(problem, _NONNEGATIVE) else jnp.sqrt(square)
-
-    def step(it: _Iterate) -> _Iterate:
-        at_y, gradient = slope(it.y)
-
-        def too_long(trial: tuple[jax.Array, jax.Array]) -> jax.Array:
-            x, curvature = trial
-            move = x - it.y
-            bound = at_y + jnp.vdot(gradient, move) + curvature / 2 * jnp.vdot(move, move)
-            longer: jax.Array = value(x) > bound + 1e-15 * jnp.abs(at_y)
-            return longer
-
-        def shorter(trial: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            return forward(2 * trial[1])
-
-        def forward(curvature: jax.Array) -> tuple[jax.Array, jax.Array]:
-            return domain.project(it.y - gradient / curvature), curvature
-
-        x, curvature = lax.while_loop(too_long, shorter, forward(it.curvature / 1.1))
-        momentum = (1 + jnp.sqrt(1 + 4 * it.momentum**2)) / 2
-        restart = jnp.vdot(it.y - x, x - it.x) > 0
-        y = jnp.where(restart, x, x + (it.momentum - 1) / momentum * (x - it.x))
-        return _Iterate(x, y, jnp.where(restart, 1.0, momentum), curvature, certificate(x), it.number + 1)
-
-    def unfinished(it: _Iterate) -> jax.Array:
-        return (it.gap > tolerance) & (it.number < iterations)
-
-    one = jnp.ones((), start.dtype)
-    first = _Iterate(start, start, one, one, certificate(start), jnp.zeros((), jnp.int32))
-    return lax.while_loop(unfinished, step, first)

@@ -1,11 +1,12 @@
 """Reports: what a run did, as numbers for tables and as one HTML file that works offline."""
 
 from gossamer.reports.figures import Network, network_of
-from gossamer.reports.html import Report, require_plotly
+from gossamer.reports.html import Part, Report, require_plotly
 from gossamer.reports.summary import Summary, Table, summarize, summary_table
 
 __all__ = [
     "Network",
+    "Part",
     "Report",
     "Summary",
     "Table",

@@ -1,10 +1,10 @@
-"""The pictures of a report: learning curves with bands over learners, and networks."""
+"""The pictures of a report: learning curves with their bands, and networks. Every picture is a figure of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from gossamer.core import Federation
 from gossamer.metrics import average_loss
-from gossamer.reports.summary import last_tenth
+from gossamer.reports.summary import last_tenth, percent
 from gossamer.simulation import Run
-from gossamer.simulation.plot import figure
+from gossamer.simulation.plot import ACCURACY, LOSS, STEP, Stroke, band, measured, spread, stroke
 from gossamer.topology import Topology
 
 if TYPE_CHECKING:
@@ -23,9 +23,19 @@ if TYPE_CHECKING:
 Doubles = NDArray[np.float64]
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-PALE = [[0.0, "#f08a7b"], [0.5, "#fbe9a9"], [1.0, "#7fc8e8"]]  # black digits stay readable on all of it
+PALE = ("#f08a7b", "#fbe9a9", "#7fc8e8")  # from bad to good; black digits stay readable on all of it
+CLEAR = "rgba(0,0,0,0)"  # the page is the background, dark or light
 LOSS_TICKS = [digit * 10.0**power for power in range(-4, 4) for digit in (1, 2, 5)]
+LOG_FROM = 5.0  # times the smallest loss that the largest must be: below it, a logarithmic axis has no ticks
 MOST_NODES = 100  # above this a picture is a hairball, and its layout takes seconds
+TITLES = {LOSS: "Average loss since the first step", ACCURACY: "Accuracy since the previous point"}
+
+
+class Picture(NamedTuple):
+    """A figure of one panel; the page writes its title above it, where it wraps."""
+
+    title: str
+    figure: go.Figure
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,16 @@ class Network:
     values: tuple[float, ...]
     labels: tuple[str, ...]
     meaning: str
+
+
+class Scale(NamedTuple):
+    """What the colours of networks mean: one scale for all of them, with its ends as texts."""
+
+    meaning: str
+    low: float
+    high: float
+    colours: tuple[str, ...]
+    ends: tuple[str, str]
 
 
 def network_of(run: Run, topology: Topology | Federation) -> Network | None:
@@ -65,62 +85,114 @@ def network_of(run: Run, topology: Topology | Federation) -> Network | None:
     return Network(links, topology, by_learner, tuple(map(str, range(learners))), meaning)
 
 
-def curves(runs: Mapping[str, Run]) -> go.Figure:
-    """Average loss and accuracy against steps, one colour per run, with the range over learners.
+def chart(traces: Sequence[Any], x: str, y: str, **axis: Any) -> go.Figure:
+    """A figure of one panel with named axes; it takes the width that it gets, and the page is its background.
+
+    Args:
+        traces: what is drawn.
+        x: the name of the axis below.
+        y: the name of the axis on the left.
+        axis: options of the axis on the left.
+
+    >>> chart([], "step", "average loss").layout.yaxis.title.text
+    'average loss'
+    """
+    import plotly.graph_objects as go
+
+    drawn = go.Figure(list(traces))
+    drawn.update_xaxes(title_text=x, automargin=True)
+    drawn.update_yaxes(title_text=y, automargin=True, **axis)
+    drawn.update_layout(margin={"t": 10, "l": 10, "r": 20, "b": 10}, **_look(320))
+    return drawn
+
+
+def curves(runs: Mapping[str, Run]) -> list[Picture]:
+    """Average loss and accuracy against steps, one picture each, one colour per run.
 
     >>> from gossamer import algorithms, problems, simulate, streams, topology
     >>> algorithm = algorithms.d_ogd(problems.Linear(3), topology.ring(4), step=0.1)
     >>> run = simulate(algorithm, streams.random_signs(4, 3, seed=1), 50, seed=0)
-    >>> [trace.name for trace in curves({"mine": run}).data if trace.name]
-    ['mine']
+    >>> [picture.title for picture in curves({"mine": run})]
+    ['Average loss since the first step']
     """
-    drawn = figure(list(runs.values()), list(runs))
-    drawn.update_layout(
-        height=460,
-        font={"family": FONT, "size": 14},
-        margin={"t": 40, "l": 60, "r": 10, "b": 40},
-        legend={"orientation": "h", "y": -0.2, "x": 0.5, "xanchor": "center", "yanchor": "top"},
-        showlegend=len(runs) > 1,
-    )
-    if all((run.losses > 0).all() for run in runs.values()):
-        drawn.update_yaxes(type="log", tickvals=LOSS_TICKS, row=1, col=1)
-    return drawn
+    looks = strokes(list(runs))
+    pictures = []
+    for quantity, drawn in measured(list(runs.values())).items():
+        traces = [
+            trace
+            for name, points in zip(runs, drawn, strict=True)
+            for trace in band(points.steps, spread(points.values), name, looks[name], legend=False)
+        ]
+        axis = _loss_axis([points.values for points in drawn]) if quantity == LOSS else {"tickformat": ".0%"}
+        pictures.append(Picture(TITLES[quantity], chart(traces, STEP, quantity, **axis)))
+    return pictures
 
 
-def networks(pictures: Sequence[Network]) -> go.Figure:
-    """Networks side by side on one colour scale.
+def strokes(names: Sequence[str]) -> dict[str, Stroke]:
+    """How the curve of each name is drawn.
+
+    >>> list(strokes(["mine", "yours", "mine"]))
+    ['mine', 'yours']
+    """
+    return {name: stroke(index) for index, name in enumerate(dict.fromkeys(names))}
+
+
+def scale_of(pictures: Sequence[Network]) -> Scale:
+    """One colour scale for all networks: accuracies from 0 to 1, losses from the highest to the lowest.
+
+    >>> from gossamer import topology
+    >>> scale_of([Network("pair", topology.complete(2), (0.5, 0.9), ("0", "1"), "accuracy")]).ends
+    ('0%', '100%')
+    """
+    meaning = pictures[0].meaning
+    if meaning == "accuracy":
+        return Scale(meaning, 0.0, 1.0, PALE, ("0%", "100%"))
+    values = [value for picture in pictures for value in picture.values]
+    low, high = min(values), max(values)
+    return Scale(meaning, low, high, PALE[::-1], (f"{low:.3g}", f"{high:.3g}"))
+
+
+def networks(pictures: Sequence[Network]) -> list[Picture]:
+    """Networks, one picture each, on one colour scale.
 
     >>> from gossamer import topology
     >>> pair = Network("pair", topology.complete(2), (0.5, 0.9), ("0", "1"), "accuracy")
-    >>> [trace.mode for trace in networks([pair]).data]
+    >>> [trace.mode for trace in networks([pair])[0].figure.data]
     ['lines', 'markers+text']
     """
-    from plotly.subplots import make_subplots
+    return [Picture(picture.title, _network(picture, scale_of(pictures))) for picture in pictures]
 
-    drawn = make_subplots(rows=1, cols=len(pictures), subplot_titles=[picture.title for picture in pictures])
-    for column, picture in enumerate(pictures, start=1):
-        for trace in _nodes_and_links(picture):
-            drawn.add_trace(trace, row=1, col=column)
-        shown = {"visible": False, "range": [-1.15, 1.15]}
-        drawn.update_xaxes(**shown, row=1, col=column)
-        drawn.update_yaxes(
-            **shown, row=1, col=column, scaleanchor=f"x{column if column > 1 else ''}", constrain="domain"
-        )
-    accuracy = pictures[0].meaning == "accuracy"
-    scale = {"cmin": 0, "cmax": 1} if accuracy else {}
-    bar = {"title": {"text": pictures[0].meaning}, "thickness": 14} | ({"tickformat": ".0%"} if accuracy else {})
-    drawn.update_layout(
-        template="plotly_white",
-        height=360,
-        showlegend=False,
-        font={"family": FONT, "size": 14},
-        margin={"t": 40, "l": 10, "r": 10, "b": 10},
-        coloraxis={"colorscale": PALE, "colorbar": bar} | scale,
-    )
+
+def _loss_axis(values: Sequence[Doubles]) -> dict[str, Any]:
+    """Logarithmic where losses are positive and far enough apart."""
+    low, high = min(each.min() for each in values), max(each.max() for each in values)
+    return {"type": "log", "tickvals": LOSS_TICKS} if low > 0 and high >= LOG_FROM * low else {}
+
+
+def _look(height: int) -> dict[str, Any]:
+    return {
+        "template": "plotly_white",
+        "autosize": True,
+        "height": height,
+        "showlegend": False,
+        "font": {"family": FONT, "size": 13},
+        "paper_bgcolor": CLEAR,
+        "plot_bgcolor": CLEAR,
+    }
+
+
+def _network(picture: Network, scale: Scale) -> go.Figure:
+    import plotly.graph_objects as go
+
+    drawn = go.Figure(_nodes_and_links(picture, scale))
+    hidden = {"visible": False, "range": [-1.15, 1.15], "fixedrange": True}
+    drawn.update_xaxes(**hidden)
+    drawn.update_yaxes(**hidden, scaleanchor="x", constrain="domain")
+    drawn.update_layout(margin={"t": 5, "l": 5, "r": 5, "b": 5}, dragmode=False, **_look(300))
     return drawn
 
 
-def _nodes_and_links(picture: Network) -> list[Any]:
+def _nodes_and_links(picture: Network, scale: Scale) -> list[Any]:
     import plotly.graph_objects as go
 
     graph = nx.from_scipy_sparse_array(picture.topology.sparse(0))
@@ -142,12 +214,18 @@ def _nodes_and_links(picture: Network) -> list[Any]:
         textfont={"size": 12, "color": "#111"},
         marker={
             "color": picture.values,
-            "coloraxis": "coloraxis",
+            "cmin": scale.low,
+            "cmax": scale.high,
+            "colorscale": list(zip((0.0, 0.5, 1.0), scale.colours, strict=True)),
             "size": 21,
             "line": {"color": "#4a5563", "width": 1},
         },
-        hovertext=[f"learner {i}: {picture.meaning} {value:.3f}" for i, value in enumerate(picture.values)],
+        hovertext=[_hover(i, picture.meaning, value) for i, value in enumerate(picture.values)],
         hoverinfo="text",
         cliponaxis=False,
     )
     return [links, nodes]
+
+
+def _hover(learner: int, meaning: str, value: float) -> str:
+    return f"learner {learner}: {meaning} {percent(value) if meaning == 'accuracy' else f'{value:.3f}'}"

@@ -1,29 +1,55 @@
-"""One HTML file: text, table, curves, networks, guarantees, and how to get it again. Needs nothing from outside."""
+"""One HTML file: text, tables, curves, networks, guarantees, and how to get it again. Needs nothing from outside."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from html import escape
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import gossamer
 from gossamer.errors import ConfigurationError
 from gossamer.files import private_file
-from gossamer.reports.figures import Network, curves, networks
-from gossamer.reports.style import STYLE
+from gossamer.reports.blocks import caption, colours, gallery, heading, html_page, legend, paragraph, table_block
+from gossamer.reports.figures import Network, curves, networks, scale_of, strokes
 from gossamer.reports.summary import Table
 from gossamer.simulation import Run
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
+from gossamer.simulation.plot import bands
 
 LIBRARIES = ("jax", "numpy", "scipy", "networkx", "plotly")
-BANDS = "Lines are means over the learners, bands reach from the worst to the best learner."
+CONFIDENTIAL = (
+    "This page contains exact functions of the data: treat it like the data. Only you can read the file (mode 600)."
+)
+PUBLIC = "The data behind this page are public, and so is the page: everybody may read the file (mode 644)."
+
+
+@dataclass(frozen=True)
+class Part:
+    """One setting of a report, with its own numbers, curves, networks and guarantees; all but the title may be empty.
+
+    Attributes:
+        title: its heading.
+        introduction: what the setting is, paragraph by paragraph.
+        table: the numbers.
+        runs: the runs behind the table, by the name they have in it.
+        networks: pictures to draw.
+        caption: what the pictures show.
+        notes: what must be known to judge the numbers.
+
+    >>> Part("Sixteen learners on a ring", ("Each sees one digit.",)).table is None
+    True
+    """
+
+    title: str
+    introduction: tuple[str, ...] = ()
+    table: Table | None = None
+    runs: Mapping[str, Run] = field(default_factory=dict)
+    networks: tuple[Network, ...] = ()
+    caption: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -34,11 +60,13 @@ class Report:
         title: the first line.
         introduction: what the reader is looking at, paragraph by paragraph.
         table: the numbers.
-        runs: the runs behind the table, by the name they have in it.
+        runs: the runs behind the table, by the name they have in it; may be empty.
         networks: pictures to draw; may be empty.
         caption: what the pictures show.
         notes: what must be known to judge the numbers.
         command: what reproduces the report.
+        parts: further settings, each below a heading of its own.
+        public: whether the data are public; otherwise the page is as confidential as they are.
     """
 
     title: str
@@ -49,24 +77,26 @@ class Report:
     caption: str
     notes: tuple[str, ...]
     command: str
+    parts: tuple[Part, ...] = ()
+    public: bool = False
 
     def html(self) -> str:
         """The page."""
         require_plotly()
-        parts = [f"<h1>{escape(self.title)}</h1>", *map(paragraph, self.introduction)]
-        parts += ["<h2>Results</h2>", _table(self.table), *map(caption, self.notes)]
-        parts += ["<h2>Over time</h2>", figure_block(curves(self.runs), first=True), caption(BANDS)]
-        if self.networks:
-            parts += ["<h2>The network</h2>", figure_block(networks(self.networks)), caption(self.caption)]
-        parts += ["<h2>Guarantees</h2>", _guarantees(self.runs)]
-        parts += ["<h2>What ran</h2>", *(f"<pre>{escape(run.algorithm)}</pre>" for run in self.runs.values())]
-        parts += ["<h2>Again</h2>", f"<pre>{escape(self.command)}</pre>", f"<footer>{escape(versions())}</footer>"]
-        return html_page(self.title, "\n".join(parts))
+        whole = Part("", (), self.table, self.runs, self.networks, self.caption, self.notes)
+        blocks = [heading(1, self.title), *map(paragraph, self.introduction), readers(public=self.public)]
+        blocks += _sections(whole, level=2)
+        for part in self.parts:
+            blocks += [heading(2, part.title), *map(paragraph, part.introduction), *_sections(part, level=3)]
+        blocks += again(self.command)
+        return html_page(self.title, "\n".join(blocks))
 
     def write(self, path: Path) -> Path:
-        """Write the page, readable by its owner only, and say where it is."""
+        """Write the page, readable by its owner only unless the data are public, and say where it is."""
         with private_file(path) as file:
             file.write(self.html().encode())
+        if self.public:
+            path.chmod(0o644)
         return path.resolve()
 
 
@@ -79,6 +109,24 @@ def require_plotly() -> None:
         raise ConfigurationError("report", "no plotly", "an installed plotly", "run: pip install 'gossamer[report]'")
 
 
+def readers(text: str = CONFIDENTIAL, *, public: bool = False) -> str:
+    """Who may read the page.
+
+    >>> readers(public=True)
+    '<p class="readers">The data behind this page are public, ... (mode 644).</p>'
+    """
+    return f'<p class="readers">{escape(PUBLIC if public else text)}</p>'
+
+
+def again(command: str) -> list[str]:
+    """The end of a page: the command behind it, and versions.
+
+    >>> again("gossamer run a.toml")[1]
+    '<pre>gossamer run a.toml</pre>'
+    """
+    return [heading(2, "Run it again"), f"<pre>{escape(command)}</pre>", f"<footer>{escape(versions())}</footer>"]
+
+
 def versions() -> str:
     """Python and the libraries behind the numbers.
 
@@ -89,51 +137,40 @@ def versions() -> str:
     return ", ".join([*own, *(f"{name} {version(name)}" for name in LIBRARIES)])
 
 
-def html_page(title: str, body: str) -> str:
-    """A whole page in the style of all reports.
-
-    >>> html_page("A title", "<p>text</p>").startswith("<!doctype html>")
-    True
-    """
-    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    style = f"<title>{escape(title)}</title><style>{STYLE}</style>"
-    return f'<!doctype html>\n<html lang="en"><head>{head}{style}</head>\n<body>\n{body}\n</body></html>\n'
-
-
-def paragraph(text: str) -> str:
-    """Text as a paragraph.
-
-    >>> paragraph("a < b")
-    '<p>a &lt; b</p>'
-    """
-    return f"<p>{escape(text)}</p>"
-
-
-def caption(text: str) -> str:
-    """Text below a figure or a table.
-
-    >>> caption("who is good")
-    '<p class="caption">who is good</p>'
-    """
-    return f'<p class="caption">{escape(text)}</p>'
+def _sections(part: Part, level: int) -> list[str]:
+    blocks = []
+    if part.table is not None:
+        blocks += [heading(level, "Results"), table_block(_without_guarantees(part.table, part.runs))]
+    blocks += map(caption, part.notes)
+    if part.runs:
+        sentences = {name: run.guarantee.sentence() for name, run in part.runs.items()}
+        blocks += [heading(level, "Guarantee"), *_each_once(paragraph, sentences)]
+        blocks += [heading(level, "Over time"), gallery(curves(part.runs))]
+        if len(part.runs) > 1:
+            blocks.append(legend(strokes(list(part.runs))))
+        blocks += _each_once(caption, {name: bands(run) for name, run in part.runs.items()})
+    if part.networks:
+        blocks += [heading(level, "The network"), gallery(networks(part.networks), small=True)]
+        blocks += [colours(scale_of(part.networks)), caption(part.caption)]
+    if part.runs:
+        blocks += [heading(level, "What ran"), *(f"<pre>{escape(_settings(run))}</pre>" for run in part.runs.values())]
+    return blocks
 
 
-def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in table.rows)
-    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table>"
+def _without_guarantees(table: Table, runs: Mapping[str, Run]) -> Table:
+    """The table without the rows that repeat a guarantee: it has a section of its own."""
+    sentences = {run.guarantee.sentence() for run in runs.values()}
+    return Table(table.columns, tuple(row for row in table.rows if sentences.isdisjoint(row)))
 
 
-def _guarantees(runs: Mapping[str, Run]) -> str:
-    rows = "".join(
-        f'<tr><td>{escape(name)}</td><td class="words">{escape(run.guarantee.sentence())}</td></tr>\n'
-        for name, run in runs.items()
-    )
-    return f"<table><tbody>{rows}</tbody></table>"
+def _each_once(block: Callable[[str, str], str], texts: Mapping[str, str]) -> list[str]:
+    """Every text once, as a block; where texts differ, with the names that each is about."""
+    names: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        names.setdefault(text, []).append(name)
+    return [block(text, ", ".join(who) if len(names) > 1 else "") for text, who in names.items()]
 
 
-def figure_block(drawn: go.Figure, *, first: bool = False) -> str:
-    """The figure as a block of the page; the first one brings the library with it."""
-    config = {"displayModeBar": False, "responsive": True}
-    block = drawn.to_html(full_html=False, include_plotlyjs=first, config=config)
-    return f'<div class="figure">{block}</div>'
+def _settings(run: Run) -> str:
+    """What ran, without the guarantee that the page tells elsewhere."""
+    return "\n".join(line for line in run.algorithm.splitlines() if not line.startswith("  guarantee: "))

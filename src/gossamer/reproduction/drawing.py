@@ -1,28 +1,18 @@
-"""Figures in several panels: curves with bands."""
+"""Pictures with curves and bands around them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gossamer.reports.figures import FONT, LOSS_TICKS
-from gossamer.simulation.plot import COLOURS
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-Doubles = NDArray[np.float64]
-
-HEIGHT = 330  # of a row of panels
+from gossamer.reports.figures import LOSS_TICKS, Picture, chart, strokes
+from gossamer.simulation.plot import Spread, Stroke, band
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line with a band around it; curves of one name have one colour in all panels of a figure.
+    """A line with a band around it; curves of one name have one colour in all panels of a section.
 
     >>> Curve("mine", [1, 2], [3.0, 2.0], [2.9, 1.9], [3.1, 2.1]).name
     'mine'
@@ -37,7 +27,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture of a figure.
+    """One picture of a section.
 
     Attributes:
         title: above it.
@@ -56,65 +46,36 @@ class Panel:
     span: tuple[float, float] | None = None
 
 
-def draw(panels: Sequence[Panel], columns: int = 2, x: str = "rounds") -> go.Figure:
-    """The panels, row by row, with one legend.
+def draw(panels: Sequence[Panel], x: str = "round") -> list[Picture]:
+    """The panels, each a picture of its own.
 
     >>> curve = Curve("mine", [1, 2], [3.0, 2.0], [2.9, 1.9], [3.1, 2.1])
-    >>> [trace.name for trace in draw([Panel("left", "loss", (curve,))]).data if trace.name]
+    >>> [trace.name for trace in draw([Panel("left", "loss", (curve,))])[0].figure.data if trace.name]
     ['mine']
     """
-    from plotly.subplots import make_subplots
-
-    rows = -(-len(panels) // columns)
-    figure = make_subplots(
-        rows=rows,
-        cols=columns,
-        subplot_titles=[panel.title for panel in panels],
-        horizontal_spacing=0.1,
-        vertical_spacing=0.34 / rows,
-    )
-    names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
-    seen: set[str] = set()
-    for place, panel in enumerate(panels):
-        at = {"row": place // columns + 1, "col": place % columns + 1}
-        for curve in panel.curves:
-            for trace in _traces(curve, COLOURS[names.index(curve.name) % len(COLOURS)], curve.name not in seen):
-                figure.add_trace(trace, **at)
-            seen.add(curve.name)
-        if panel.level is not None:
-            figure.add_hline(panel.level, line={"dash": "dot", "color": "#66717e", "width": 1}, **at)
-        axis = {"type": "log", "tickvals": LOSS_TICKS} if panel.log else {"range": panel.span}
-        figure.update_yaxes(title_text=panel.y, **axis, **at)
-        figure.update_xaxes(title_text=x, **at)
-    height = HEIGHT * rows + 90
-    figure.update_layout(
-        template="plotly_white",
-        height=height,
-        font={"family": FONT, "size": 13},
-        margin={"t": 40, "l": 60, "r": 10, "b": 90},
-        legend={"orientation": "h", "y": -55 / height * 1.4, "x": 0.5, "xanchor": "center", "yanchor": "top"},
-        showlegend=True,
-    )
-    return figure
+    looks = looks_of(panels)
+    return [_picture(panel, x, looks) for panel in panels]
 
 
-def _traces(curve: Curve, colour: str, legend: bool) -> list[Any]:
-    import plotly.graph_objects as go
+def looks_of(panels: Sequence[Panel]) -> dict[str, Stroke]:
+    """How the curve of each name is drawn, in all panels.
 
-    edge: dict[str, Any] = {"x": curve.x, "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip"}
-    edge |= {"showlegend": False, "legendgroup": curve.name}
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    line = {"color": colour, "width": 2}
-    return [
-        go.Scatter(y=curve.high, **edge),
-        go.Scatter(y=curve.low, fill="tonexty", fillcolor=f"rgba({red},{green},{blue},0.15)", **edge),
-        go.Scatter(
-            x=curve.x,
-            y=curve.mean,
-            name=curve.name,
-            mode="lines",
-            line=line,
-            legendgroup=curve.name,
-            showlegend=legend,
-        ),
+    >>> looks_of([Panel("left", "loss", (Curve("mine", [1], [3.0], [2.9], [3.1]),))])["mine"].dash
+    'solid'
+    """
+    return strokes([curve.name for panel in panels for curve in panel.curves])
+
+
+def _picture(panel: Panel, x: str, looks: dict[str, Stroke]) -> Picture:
+    axis: dict[str, Any] = {"type": "log", "tickvals": LOSS_TICKS} if panel.log else {"range": panel.span}
+    traces = [
+        trace
+        for curve in panel.curves
+        for trace in band(
+            curve.x, Spread(curve.mean, curve.low, curve.high), curve.name, looks[curve.name], legend=False
+        )
     ]
+    drawn = chart(traces, x, panel.y, **axis)
+    if panel.level is not None:
+        drawn.add_hline(panel.level, line={"dash": "dot", "color": "#7d8794", "width": 1})
+    return Picture(panel.title, drawn)

@@ -7,20 +7,22 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.files import private_file
 from gossamer.reports import Table
-from gossamer.reports.html import caption, figure_block, html_page, paragraph, versions
-from gossamer.reproduction.drawing import Panel, draw
+from gossamer.reports.blocks import caption, gallery, heading, html_page, legend, paragraph, table_block
+from gossamer.reports.figures import Picture
+from gossamer.reports.html import again, readers
+from gossamer.reproduction.drawing import Panel, draw, looks_of
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-COLOURS = {"holds": "#1b7f5c", "does not hold": "#b3263a", "not resolved": "#8a6100", "not run": "#66717e"}
-"""Of verdicts."""
+CLASSES = {"holds": "good", "does not hold": "bad", "not resolved": "open", "not run": "quiet"}
+"""Of verdicts, in the style of the page."""
+CONFIDENTIAL = (
+    "This page, raw.json and the tables beside it contain exact functions of the data: treat them like the data. Only "
+    "you can read these files (mode 600)."
+)
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,12 @@ class Part:
         name: of its table as a file.
         heading: above it.
         text: paragraphs before the figure and the table.
-        panels: of its figure; drawn when the page is written, so that what leads to it needs no plotly.
+        panels: its pictures; drawn when the page is written, so that what leads to it needs no plotly.
         table: numbers; None for none.
         notes: below both.
 
-    >>> Part("claims", "What we measured", table=Table(("claim", "verdict"), ())).figure is None
-    True
+    >>> Part("claims", "What we measured", table=Table(("claim", "verdict"), ())).pictures
+    []
     """
 
     name: str
@@ -47,9 +49,18 @@ class Part:
     notes: tuple[str, ...] = ()
 
     @property
-    def figure(self) -> go.Figure | None:
-        """The picture; None where there are no panels."""
-        return draw(self.panels) if self.panels else None
+    def pictures(self) -> list[Picture]:
+        """The panels, drawn."""
+        return draw(self.panels)
+
+    def html(self) -> str:
+        """The section."""
+        blocks = [heading(2, self.heading), *map(paragraph, self.text)]
+        if self.panels:
+            blocks += [gallery(self.pictures), legend(looks_of(self.panels))]
+        if self.table is not None:
+            blocks.append(table_block(self.table, CLASSES))
+        return "\n".join([*blocks, *map(caption, self.notes)])
 
 
 @dataclass(frozen=True)
@@ -78,18 +89,9 @@ class Page:
 
     def html(self) -> str:
         """The page."""
-        blocks = [f"<h1>{escape(self.title)}</h1>", *map(paragraph, self.introduction)]
-        first = True
-        for part in self.parts:
-            blocks += [f"<h2>{escape(part.heading)}</h2>", *map(paragraph, part.text)]
-            if (figure := part.figure) is not None:
-                blocks.append(figure_block(figure, first=first))
-                first = False
-            if part.table is not None:
-                blocks.append(_words(part.table))
-            blocks += map(caption, part.notes)
-        blocks += ["<h2>Again</h2>", f"<pre>{escape(self.command)}</pre>", f"<footer>{escape(versions())}</footer>"]
-        return html_page(self.title, "\n".join(blocks))
+        blocks = [heading(1, self.title), *map(paragraph, self.introduction), readers(CONFIDENTIAL)]
+        blocks += [part.html() for part in self.parts]
+        return html_page(self.title, "\n".join([*blocks, *again(self.command)]))
 
     def write(self, out: Path) -> Path:
         """Write `report.html`, `tables/*.csv` and `raw.json` into a directory; gives the path of the page.
@@ -109,15 +111,3 @@ def _csv(table: Table) -> str:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([table.columns, *table.rows])
     return text.getvalue()
-
-
-def _words(table: Table) -> str:
-    """A table of words: left-aligned, and every cell wraps."""
-    head = "".join(f'<th style="text-align:left">{escape(column)}</th>' for column in table.columns)
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in table.rows)
-    return f'<table style="font-size:.88rem"><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table>'
-
-
-def _cell(text: str) -> str:
-    colour = f";color:{COLOURS[text]};font-weight:600" if text in COLOURS else ""
-    return f'<td class="words" style="white-space:normal;vertical-align:top{colour}">{escape(text)}</td>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.files import private_file
 from gossamer.metrics import average_loss
+from gossamer.metrics.summary import numbers_in_words, seed_count, spread_in_words
 from gossamer.privacy import Guarantee
 
 if TYPE_CHECKING:
@@ -71,9 +73,37 @@ class Run:
     test_accuracy: Doubles | None = None
 
     def __repr__(self) -> str:
-        """Short, and neither data nor the seed: a printed object ends up in logs."""
+        """Short, and neither data nor the seed: what shows an object without being asked ends up in logs."""
         steps, learners = int(self.steps[-1]), self.decisions.shape[-2]
         return f"<Run: {self.name}, {steps:,} steps, {learners:,} learners, guarantee {self.guarantee.basis}>"
+
+    def __str__(self) -> str:
+        """What ran, how well it did, what it sent, what it promises, how long it took: for people, without the seed.
+
+        Means of losses are functions of private data: print a run where its reader may see them, and log its `repr`.
+
+        >>> from gossamer import algorithms, problems, simulate, streams, topology
+        >>> algorithm = algorithms.d_ogd(problems.Linear(3), topology.ring(4), step=0.1)
+        >>> print(simulate(algorithm, streams.random_signs(4, 3, seed=1), 50, seeds=[0, 1]))
+        d_ogd on ring(4): 4 learners, 50 steps, 2 seeds, global measure
+        average loss ... ± 0.0000 (mean ± standard deviation over 2 seeds)
+        consensus error in the last tenth ... ± 0; 400 messages and 4,800 bytes per seed
+        No privacy guarantee: messages and decisions are functions of raw gradients.
+        ... seconds
+        """
+        numbers = [f"{name} {number}" for name, number in numbers_in_words(self).items()]
+        several = seed_count(self) > 1
+        quality = ", ".join(numbers[:-1]) + f" ({spread_in_words(self)})" * several
+        traffic = f"{numbers[-1]}; {self.messages:,} messages and {self.bytes:,} bytes" + " per seed" * several
+        promise = textwrap.fill(self.guarantee.sentence(), 110, subsequent_indent="  ", break_on_hyphens=False)
+        return "\n".join([self._what_ran(), quality, traffic, promise, f"{self.wall_time:.1f} seconds"])
+
+    def _what_ran(self) -> str:
+        """The first line of the description, and how much of it was played."""
+        seeds, learners = seed_count(self), self.decisions.shape[-2]
+        counts = [(learners, "learner"), (int(self.steps[-1]), "step"), (seeds, "seed")]
+        sizes = [f"{count:,} {name}{'s' * (count != 1)}" for count, name in counts]
+        return f"{self.algorithm.partition(chr(10))[0]}: {', '.join(sizes)}, {self.measure} measure"
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per (seed,) learner and recorded step: steps, learner, loss, average_loss, accuracy, consensus."""

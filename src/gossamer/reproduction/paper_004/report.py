@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gossamer.reports import Table
+from gossamer.reports.figures import Picture
 from gossamer.reproduction.claims import Claim, claims_table, verdicts_table
 from gossamer.reproduction.drawing import Curve, Panel, draw
 from gossamer.reproduction.page import Page, Part
@@ -47,9 +47,6 @@ from gossamer.reproduction.paper_004.findings import FIRST, FLOOR, RULES, SPARSE
 from gossamer.reproduction.paper_004.plan import Plan
 from gossamer.reproduction.store import Result, Store
 
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
 TITLE = "Paper 004 again: Table 1 made empirical"
 FIGURES = (1, 2, 3)
 """The paper has none. 1: stochastic experts. 2: realizable experts. 3: general oblivious adversaries."""
@@ -60,20 +57,19 @@ POWERS = tuple(2**power for power in range(9))
 
 @dataclass(frozen=True)
 class Clients(Part):
-    """A section whose figure has m along the axis, as powers of 2.
+    """A section whose pictures have m along the axis, as powers of 2.
 
-    >>> Clients("stochastic", "Regret against m").figure is None
-    True
+    >>> Clients("stochastic", "Regret against m").pictures
+    []
     """
 
     @property
-    def figure(self) -> go.Figure | None:
-        """The picture; None where there are no panels."""
-        if not self.panels:
-            return None
-        drawn = draw(self.panels, columns=min(2, len(self.panels)), x="clients")
-        drawn.update_layout(margin_r=25)  # for the last tick
-        return drawn.update_xaxes(type="log", tickvals=POWERS, ticktext=[str(m) for m in POWERS])
+    def pictures(self) -> list[Picture]:
+        """The panels, drawn."""
+        drawn = draw(self.panels, x="clients")
+        for picture in drawn:
+            picture.figure.update_xaxes(type="log", tickvals=POWERS, ticktext=[str(m) for m in POWERS])
+        return drawn
 
 
 def reproduce(

@@ -1,0 +1,126 @@
+"""The numbers of a run that people compare, and the words that a printed run and a table share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.metrics.regret import Record, average_loss
+
+Doubles = NDArray[np.float64]
+
+
+class Outcome(Record, Protocol):
+    """The part of a run that its summary needs."""
+
+    @property
+    def accuracy(self) -> Doubles | None:
+        """Share of correct predictions in each row, axes (..., row, learner); None without classes."""
+        ...
+
+    @property
+    def consensus(self) -> Doubles:
+        """Mean squared distance of the decisions from their average in each row, axes (..., row)."""
+        ...
+
+
+class Summary(NamedTuple):
+    """What a run came to, as means over learners and seeds.
+
+    Attributes:
+        average_loss: mean loss per sample over all steps.
+        accuracy: share of correct predictions in the last tenth of the steps; None without classes.
+        consensus: mean squared distance of the decisions from their average, in the last tenth.
+    """
+
+    average_loss: float
+    accuracy: float | None
+    consensus: float
+
+
+def summarize(run: Outcome) -> Summary:
+    """The numbers of a run.
+
+    >>> from gossamer import algorithms, problems, simulate, streams, topology
+    >>> algorithm = algorithms.d_ogd(problems.Linear(3), topology.ring(4), step=0.1)
+    >>> run = simulate(algorithm, streams.random_signs(4, 3, seed=1), 50, seed=0)
+    >>> summarize(run).accuracy is None, summarize(run).average_loss == float(run.losses.mean())
+    (True, True)
+    """
+    loss, accuracy, consensus = _finals(run)
+    return Summary(float(loss.mean()), None if accuracy is None else float(accuracy.mean()), float(consensus.mean()))
+
+
+def numbers_in_words(run: Outcome) -> dict[str, str]:
+    """The same numbers as texts, the consensus error last: means with their spread, which `spread_in_words` explains.
+
+    Several seeds: the mean over learners, ± its standard deviation over seeds. One seed: the range over learners.
+
+    >>> from types import SimpleNamespace
+    >>> losses, consensus = np.array([[[0.5, 0.7]], [[0.6, 0.6]], [[0.7, 0.8]]]), np.array([[0.25], [0.5], [0.75]])
+    >>> run = SimpleNamespace(steps=np.array([9]), losses=losses, measure="global", accuracy=None, consensus=consensus)
+    >>> numbers_in_words(run)
+    {'average loss': '0.6500 ± 0.0866', 'consensus error in the last tenth': '0.5 ± 0.25'}
+    """
+    loss, accuracy, consensus = _finals(run)
+    told = {"average loss": _with_spread(loss, "{:.4f}".format)}
+    if accuracy is not None:
+        told["accuracy in the last tenth"] = _with_spread(accuracy, percent)
+    return told | {"consensus error in the last tenth": _with_spread(consensus, "{:.3g}".format)}
+
+
+def spread_in_words(run: Outcome) -> str:
+    """What stands after ± in the numbers of this run; nothing with one seed.
+
+    >>> from types import SimpleNamespace
+    >>> spread_in_words(SimpleNamespace(losses=np.zeros((3, 10, 4))))
+    'mean ± standard deviation over 3 seeds'
+    """
+    return f"mean ± standard deviation over {seed_count(run):,} seeds" if seed_count(run) > 1 else ""
+
+
+def seed_count(run: Record) -> int:
+    """How many seeds a run has.
+
+    >>> from types import SimpleNamespace
+    >>> seed_count(SimpleNamespace(losses=np.zeros((3, 10, 4)))), seed_count(SimpleNamespace(losses=np.zeros((10, 4))))
+    (3, 1)
+    """
+    return run.losses.shape[0] if run.losses.ndim > 2 else 1
+
+
+def last_tenth(run: Record, values: Doubles) -> Doubles:
+    """The rows of the last tenth of the steps, and always the very last; the rows are the axis before the last.
+
+    >>> from types import SimpleNamespace
+    >>> last_tenth(SimpleNamespace(steps=np.array([50, 95, 100])), np.array([[1.0], [2.0], [3.0]])).tolist()
+    [[2.0], [3.0]]
+    """
+    return values[..., run.steps > 0.9 * run.steps[-1], :]
+
+
+def percent(share: float) -> str:
+    """A share of one for people.
+
+    >>> percent(0.9312)
+    '93.1%'
+    """
+    return f"{100 * share:.1f}%"
+
+
+def _finals(run: Outcome) -> tuple[Doubles, Doubles | None, Doubles]:
+    """Average loss, late accuracy and late consensus error, axes (seed, learner)."""
+    accuracy = None if run.accuracy is None else np.atleast_2d(last_tenth(run, run.accuracy).mean(axis=-2))
+    consensus = last_tenth(run, run.consensus[..., None]).mean(axis=-2)
+    return np.atleast_2d(average_loss(run)[..., -1, :]), accuracy, np.atleast_2d(consensus)
+
+
+def _with_spread(values: Doubles, show: Callable[[float], str]) -> str:
+    """The mean of values (seed, learner), with what varies most for people: seeds, or else learners."""
+    mean, low, high = show(values.mean()), show(values.min()), show(values.max())
+    if len(values) > 1:
+        return f"{mean} ± {show(values.mean(axis=1).std(ddof=1))}"
+    return mean if low == high else f"{mean} (learners {low} to {high})"
