@@ -26,6 +26,7 @@ from gossamer.streams import (
     Generated,
     Stream,
     blend,
+    clusters,
     common,
     drifting_experts,
     from_arrays,
@@ -488,6 +489,7 @@ ALIKE = {
     "signs": lambda: random_signs(5, 8, seed=1),
     "cycle": lambda: smooth_cycle_logistic(5, 8, seed=1),
     "poker": lambda: poker_hands(5, seed=1),
+    "clusters": lambda: clusters(5, 8, 2, seed=1),
 }
 
 

@@ -161,13 +161,20 @@ def _times(pair: Pair, factor: jax.Array) -> Pair:
 def _squared_norm(pair: Pair) -> Pair:
     """The sum of squares, (h + l)^2 = h (h + l) + h l, within 2^-44 + 2^-46 log2 d of itself."""
     high, low = pairs.add(_times(pair, pair[0]), pair[0] * pair[1])
-    while high.shape[0] > 1:
-        half = -(-high.shape[0] // 2)
-        (high, other), (low, others) = (_halved(part, half) for part in (high, low))
+    levels = (high.shape[0] - 1).bit_length()
+    full = 2**levels
+
+    def level(parts: Pair, _: None) -> tuple[Pair, None]:
+        """Sums of two each, and zeros behind them."""
+        (high, other), (low, others) = ((part[0::2], part[1::2]) for part in parts)
         high, low = pairs.add(pairs.add((high, low), other), others)
+        return (_padded(high, full), _padded(low, full)), None
+
+    # A loop, because compilers compute a level of a tree again for everything that uses it.
+    start: Pair = _padded(high, full), _padded(low, full)
+    (high, low), _ = jax.lax.scan(level, start, length=levels)
     return high[0], low[0]
 
 
-def _halved(x: jax.Array, half: int) -> Pair:
-    """The first half, and the second with a zero where one is missing."""
-    return x[:half], jnp.pad(x[half:], (0, 2 * half - x.shape[0]))
+def _padded(x: jax.Array, length: int) -> jax.Array:
+    return jnp.pad(x, (0, length - x.shape[0]))

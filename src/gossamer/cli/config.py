@@ -247,7 +247,7 @@ def _generated(section: Section, learners: int) -> Source:
     maker = section.pick("generator", GENERATORS)
     section.expect([maker], extra=["generator"], supplied=["learners"])
     stream = section.call(maker, {"learners": learners})
-    return Source(stream, GENERATED_CLASSES.get(section.table["generator"]))
+    return Source(stream, section.table.get("classes", GENERATED_CLASSES.get(section.table["generator"])))
 
 
 def _records(loaded: Any) -> tuple[Any, Any, int | None]:

@@ -63,6 +63,7 @@ GENERATORS = _by_name(
     streams.linear_regression,
     streams.random_signs,
     streams.smooth_cycle_logistic,
+    streams.clusters,
     streams.poker_hands,
     streams.stochastic_experts,
     streams.realizable_experts,

@@ -13,6 +13,7 @@ from gossamer.streams.experts import (
 )
 from gossamer.streams.files import from_file, read_records
 from gossamer.streams.generators import (
+    clusters,
     heterogeneous_logistic,
     linear_regression,
     random_signs,
@@ -35,6 +36,7 @@ __all__ = [
     "Rest",
     "Stream",
     "blend",
+    "clusters",
     "common",
     "drifting_experts",
     "from_arrays",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gossamer.checks import check_count, check_seed
+from gossamer.checks import check_count, check_positive, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.streams.base import Array, generator
 from gossamer.streams.pages import Generated
@@ -121,6 +121,34 @@ def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float =
         margin = np.einsum("snd,nd->sn", x, truth)
         # A label 1 with probability sigmoid(margin): margin plus a logistic variable is positive.
         return x, (margin + rng.logistic(size=margin.shape) > 0).astype(np.int32)
+
+    return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
+
+
+def clusters(learners: int, dim: int, classes: int, *, seed: int, apart: float = 3.0) -> Generated:
+    """Classes as clusters, of which learner i sees class i mod `classes` only: alone nobody can tell them apart.
+
+    A sample is the centre of its class plus N(0, I). Centres have random directions and the norm `apart`. `truth` is
+    (classes, dim): the centres.
+
+    >>> stream = clusters(4, 6, 2, seed=0)
+    >>> stream.read(0, 3).y[0].tolist(), stream.truth.shape
+    ([0, 1, 0, 1], (2, 6))
+    """
+    check_count("learners", learners)
+    check_count("dim", dim)
+    check_count("classes", classes, least=2, most=learners)
+    check_seed(seed)
+    purpose = "clusters, one class for each learner"
+    directions = generator(seed, purpose).standard_normal((classes, dim))
+    size = check_positive("apart", apart) / np.linalg.norm(directions, axis=1, keepdims=True)
+    truth = (size * directions).astype(np.float32)
+    own = (np.arange(learners) % classes).astype(np.int32)
+
+    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
+        x = rng.standard_normal((steps, learners, dim), dtype=np.float32)
+        x += truth[own]
+        return x, np.tile(own, (steps, 1))
 
     return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
 
