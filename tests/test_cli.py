@@ -16,11 +16,13 @@ import gossamer
 from gossamer import Run
 from gossamer.algorithms import REGISTRY
 from gossamer.cli import app, load, play
+from gossamer.cli import demo as demonstration
 from gossamer.cli.demo import Demo
 from gossamer.cli.section import keys_of
 from gossamer.errors import ConfigurationError
 from gossamer.reproduction import Store
 
+SHARE = 0.1  # of the steps of the demo
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.toml"))
 SMALL = """
 [problem]
@@ -66,7 +68,7 @@ def changed(tmp_path: Path, *edits: tuple[str, str]) -> Path:
 
 @pytest.fixture(scope="module")
 def demo() -> Demo:
-    return play(steps=80)
+    return play(share=SHARE)
 
 
 def test_version() -> None:
@@ -390,32 +392,44 @@ def test_demo_command(demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     result = gossamer_("demo", "--out", tmp_path, columns=columns)
     assert result.exit_code == 0, result.output
     assert max(map(len, result.stdout.splitlines()[:-1])) <= columns
+    shown = result.stdout.split()
     for row in demo.report.table.rows:
-        (line,) = [line for line in result.stdout.splitlines() if line.startswith(f"{row[0]} ")]
-        assert line.split() == [word for cell in row for word in cell.split()]
+        assert set(" ".join(row).split()) <= set(shown)
     assert str(tmp_path / "report.html") in "".join(result.stdout.split("\n"))
-    assert "Only the rows of pd_ogd are private" in " ".join(result.stdout.split())
+    assert "Columns without an epsilon are not private" in " ".join(shown)
+    assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o644  # all of it is public
 
 
 def test_demo_tells_the_story(demo: Demo) -> None:
-    rows = {row[0]: row for row in demo.report.table.rows}
-    online = {name: float(row[1].rstrip("%")) for name, row in rows.items()}
-    assert online["local_ogd"] < 20 < online["d_ogd"] < online["centralized_ogd"]
-    disagreement = {name: float(row[5]) for name, row in rows.items()}
-    assert min(disagreement["pd_ogd 4"], disagreement["pd_ogd 16"]) > disagreement["d_ogd"]
-    basis = {name: row[-1] for name, row in rows.items()}
-    assert {name for name in basis if basis[name] == "proven"} == {"pd_ogd 16", "pd_ogd 4"}
-    assert set(basis.values()) == {"proven", "none"}
+    """Every setting has a row and a part; what is private says so, and the rest does not."""
+    assert [row[0].partition("\n")[0] for row in demo.report.table.rows] == [
+        part.title.lower() for part in demo.report.parts
+    ]
+    for part in demo.report.parts:
+        assert part.table is not None
+        basis = {row[0]: row[-1] for row in part.table.rows}
+        assert {basis[name] for name in basis if name.startswith("epsilon")} == {"proven"}
+        assert basis["not private"] == "none"
+        assert basis["as published, epsilon 8"] in ("published", "proven")
+        assert {run.seed and len(run.seed) for name, run in part.runs.items() if "epsilon" in name} == {5}
+    epsilons = [
+        part.runs[f"epsilon {epsilon}"].guarantee.epsilon for part in demo.report.parts for epsilon in (8, 4, 1)
+    ]
+    np.testing.assert_allclose(epsilons, [8, 4, 1] * 5, rtol=1e-6)
+    assert demo.verdict.count(". ") == 1  # two sentences
+
+
+def test_no_sample_of_the_demo_is_shown_twice(demo: Demo) -> None:
+    for part in demo.report.parts:
+        record = part.runs["epsilon 1"].guarantee
+        assert record.occurrences == 1
+        assert record.per_record().epsilon == pytest.approx(1.0)
 
 
 def test_demo_gives_the_same_numbers_again(demo: Demo) -> None:
-    assert play(steps=80).report.table == demo.report.table
-
-
-def test_every_learner_of_the_demo_sees_one_digit(demo: Demo) -> None:
-    for picture in demo.report.networks:
-        assert set(picture.labels) == set("0123456789")
-        assert len(picture.labels) == 16
+    again = demonstration._runs(demonstration.experts(), SHARE)
+    for name, run in again.items():
+        np.testing.assert_array_equal(run.losses, demo.report.parts[-1].runs[name].losses)
 
 
 def write_data(tmp_path: Path, y: list[int], *edits: tuple[str, str]) -> Path:

@@ -359,7 +359,7 @@ def test_the_sensitivity_is_reached():
     options = {"clip": 1.0, "budget": Budget(1.0, 1e-3)}
     pure, gaussian = (dpsda_c(problems.Linear(7), SEVEN, **options, noise=law) for law in ("laplace", "gaussian"))
     learner = pure.learner
-    batches = [Block(np.full((1, 7), size, np.float32), None) for size in (9, -9)]
+    batches = [Block(np.full((1, 7), size, np.float32), np.zeros(1)) for size in (9, -9)]
     both = [[learner.learn(learner.init(i), batch, None).gradient for i in range(7)] for batch in batches]
     moved = np.subtract(*np.asarray(both, np.float64)).ravel()
     assert_allclose([np.abs(moved).sum(), np.linalg.norm(moved)], [moves(pure), moves(gaussian)], rtol=3e-5)

@@ -16,7 +16,7 @@ from jax.interpreters import batching, mlir
 from gossamer import Budget, problems, simulate, topology
 from gossamer.core import Algorithm, Every, Federation, Learner, Schedule, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Independent, TreeSum
+from gossamer.mechanisms import AboveThreshold, Factorized, Independent, TreeSum
 from gossamer.privacy import Guarantee, Pure, Sensitivity, Unit, declared
 from gossamer.privacy.marks import Clipped, marked
 from gossamer.problems import Block
@@ -452,6 +452,143 @@ def test_a_server_has_one_scale_whoever_declares_its_draw():
     silent = subclass(Clipping(), noise=property(lambda self: {}))
     with pytest.raises(ConfigurationError, match="one for the server"):
         Algorithm("scales", PROBLEM, Federation(5), Declaring(), promise, server=silent, releases=(release,))
+
+
+def test_draws_of_server_and_learners_have_names_of_their_own():
+    """A server's draw `n` is made as `server/n`: a learner's of that name would be the same numbers."""
+    taken = Independent((4,), name="server/gradient")
+    with pytest.raises(ConfigurationError, match="names without a slash"):
+        strangers(Stranger(taken))
+
+
+def test_a_draw_that_was_sent_is_no_draw_any_more():
+    """Of an absent learner it is zeros, and of any other it has that learner's scale."""
+
+    @dataclass(frozen=True)
+    class Sending(Raw):
+        noise = property(lambda self: ONCE.noise(used_in="speak"))
+
+        def speak(self, state, now):
+            return (state.block.x[0], now.noise["gradient"]), state
+
+    @dataclass(frozen=True)
+    class Using(Server):
+        def init(self):
+            return ()
+
+        def aggregate(self, state, messages, now):
+            values, draws = messages
+            return ONCE.release((), problems.clipped(values[0], CLIP), {"gradient": draws[0]}, now.grid)
+
+    release = ONCE.calibrate(ONE, Budget(1.0))
+    promise = Guarantee("proven", losses=release.losses, deltas=release.deltas, observer="broadcasts")
+    with pytest.raises(PrivacyError, match="something else than its draw"):
+        Algorithm("sent", PROBLEM, Federation(5), Sending(), promise, server=Using(), releases=(release,))
+
+
+@pytest.mark.parametrize("shapes", ["places", "y", "decision"])
+def test_arrays_that_would_be_broadcast_are_refused(shapes):
+    decision, block = jnp.zeros(4), Block(jnp.ones((4, 4)), jnp.ones(4, jnp.int32))
+    places = jnp.zeros((4, 2), jnp.int32) if shapes == "places" else None
+    if shapes == "y":
+        block = block._replace(y=block.y[:, None])
+    if shapes == "decision":
+        decision = jnp.zeros((4, 4))
+    with pytest.raises(ConfigurationError, match=f"{shapes}: got 'shape"):
+        PROBLEM.clipped_data_gradient_sum(decision, block, CLIP, places)
+
+
+def test_features_of_one_sample_are_no_rows_of_a_clip():
+    number = problems.Model(lambda p, x: p["w"] * x, {"w": np.zeros(())}, "squared", features=())
+
+    def learn(self, state, block, now):
+        total = number.clipped_data_gradient_sum(jnp.zeros(1), Block(block.x.reshape(4), jnp.zeros(4)), CLIP)
+        return state._replace(gradient=jnp.broadcast_to(total, (4,)))
+
+    single = Independent((1,), name="gradient")
+
+    def speak(self, state, now):
+        noised, _ = self.mechanism.release((), state.gradient[:1], now.noise, now.grid)
+        return jnp.broadcast_to(noised, (4,)), state
+
+    learner = subclass(Stranger(single), learn=learn, speak=speak)
+    release = single.calibrate(CLIP.sensitivity(Unit.SAMPLE, 1, rows=4), Budget(1.0))
+    assert strangers(learner, release).guarantee.basis == "heuristic"
+
+
+@pytest.mark.parametrize("how", ["lax", "rbg", "threefry"])
+def test_bits_that_all_rows_share_are_refused(how):
+    """`vmap` gives all rows the bits of the first one's key, except where the generator is threefry."""
+
+    def apply(params, x):
+        key = jax.lax.bitcast_convert_type(x, jnp.uint32)
+        if how == "lax":
+            bits = jax.lax.rng_bit_generator(key, (), jnp.uint32)[1]
+        else:
+            name = {"rbg": "rbg", "threefry": "threefry2x32"}[how]
+            words = key if how == "rbg" else key[:2]
+            bits = jax.random.bits(jax.random.wrap_key_data(words, impl=name), (), jnp.uint32)
+        return params["w"].sum() * jnp.where(bits % 2 == 0, 1.0, -1.0)
+
+    def make():
+        return problems.Model(apply, {"w": np.zeros(1)}, "squared", features=(4,))
+
+    if how == "threefry":
+        assert make().dim == 1
+        return
+    with pytest.raises(PrivacyError, match="more than its program shows"):
+        make()
+
+
+@pytest.mark.parametrize(("values", "basis"), [("any", "heuristic"), ("zeros", "proven")])
+@pytest.mark.parametrize("law", ["tree", "blt"])
+def test_prefix_sums_round_all_values_as_the_largest(law, values, basis):
+    """A public value of 2^100 makes the sum so coarse that one sample, or none, moves it by 128."""
+    if law == "tree":
+        mechanism: Any = TreeSum((4,), horizon=8, name="gradient", law="gaussian")
+    else:
+        mechanism = Factorized.blt((4,), 8, name="gradient")
+
+    def speak(self, state, now):
+        public = {"any": now.public["step"] * jnp.ones(4), "zeros": jnp.zeros(4)}[values]
+        value = jnp.where(now.public["step"] > 1, public, state.gradient)
+        noised, private = self.mechanism.release(state.private, value, now.noise, now.grid)
+        return noised, state._replace(private=private)
+
+    release = mechanism.calibrate(ONE, Budget(1.0, 1e-6))
+    assert strangers(subclass(Stranger(mechanism), speak=speak), release).guarantee.basis == basis
+
+
+def test_queries_that_add_up_are_of_a_known_size():
+    """Increments of 2^100, taken back later, would wash the noise out of the threshold."""
+    watch = AboveThreshold(count=None, shift="constant", name="watch", horizon=100)
+
+    def speak(self, state, now):
+        value = jnp.where(now.public["step"] > 1, now.public["step"], state.gradient[0])
+        above, private = self.mechanism.release(state.private, value, now.noise, now.grid)
+        return jnp.full(4, above, jnp.float32), state._replace(private=private)
+
+    def init(self, identity):
+        return Stranger.init(Stranger(ONCE), identity)._replace(private=watch.init(0.0))
+
+    learner = subclass(Stranger(watch), speak=speak, init=init)
+    made = strangers(learner, watch.calibrate(ONE, Budget(1.0)))
+    assert made.guarantee.basis == "heuristic"
+
+
+def test_occurrences_that_a_server_releases_together_do_not_compose():
+    release = ONCE.calibrate(CLIP.sensitivity(Unit.SAMPLE, 4, rows=5), Budget(1.0))
+    options = {"losses": release.losses, "deltas": release.deltas, "observer": "broadcasts", "repeats": "compose"}
+    with pytest.raises(PrivacyError, match="repeats: got 'compose'"):
+        Algorithm(
+            "rows",
+            PROBLEM,
+            Federation(5),
+            Raw(),
+            Guarantee("proven", **options),
+            server=Clipping(),
+            releases=(release,),
+        )
 
 
 def test_a_backward_rule_that_mixes_samples_is_refused():

@@ -857,3 +857,18 @@ def test_live_faults_say_where_and_end_the_stream(sample: object, fault: str) ->
 def test_live_streams_need_learners() -> None:
     with pytest.raises(ConfigurationError, match="iterators"):
         from_iterators([])
+
+
+def test_clusters_have_their_centres_and_one_class_for_each_learner() -> None:
+    """Means of 4,000 samples; half and twice the distance must be rejected."""
+    stream = clusters(6, 5, 3, seed=2, apart=2.0)
+    x, y = stream.read(0, 2000)
+    assert (y == np.arange(6) % 3).all()
+    np.testing.assert_allclose(stream.truth @ stream.truth.T, 4.0 * np.eye(3), atol=1e-5)
+    off = np.abs([x[y == kind].mean(axis=0) - stream.truth[kind] for kind in range(3)])
+    assert off.max() < SIGMAS / np.sqrt(4000)
+    for wrong in (0.5, 2.0):
+        assert np.abs(x[y == 0].mean(axis=0) - wrong * stream.truth[0]).max() > SIGMAS / np.sqrt(4000)
+    for classes in (1, 6, 7):
+        with pytest.raises(ConfigurationError, match="classes"):
+            clusters(6, 5, classes, seed=0)

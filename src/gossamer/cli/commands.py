@@ -24,7 +24,9 @@ class Place(NamedTuple):
 
 
 COMMANDS: Mapping[str, Place] = {
-    "demo": Place("demo_command", "show_demo", "Show what this is about on real data."),
+    "demo": Place(
+        "demo_command", "show_demo", "Show what this is about: five settings, and what privacy costs in each."
+    ),
     "run": Place("run", "run_file", "Run the simulation that a TOML file describes."),
     "algorithms": Place("lists", "list_algorithms", "List the algorithms."),
     "datasets": Place("lists", "list_datasets", "List the data sets and where each would come from now."),

@@ -140,6 +140,9 @@ class Algorithm:
                 hint = "compiled programs are kept by it: use tuples, not lists or arrays"
                 raise ConfigurationError("learner", type(side).__name__, "one with hashable fields", hint) from error
         drawn = [*self.learner.noise, *(self.server.noise if self.server else ())]
+        if any(type(name) is not str or "/" in name for name in drawn):
+            hint = "it separates a server's draws from those of learners"
+            raise ConfigurationError("noise", drawn, "names without a slash", hint)
         scaled = [name for release in self.releases for name in release.scales]
         for names in (drawn, scaled):
             if len(set(names)) < len(names):
@@ -203,7 +206,9 @@ class Algorithm:
         if self.guarantee.repeats != "compose":
             return
         for release in self.releases:
-            samples = 1 if self.guarantee.unit is Unit.BATCH else max(self.flow.rows) / self._per_exchange(release)
+            served = any(self.flow.draws[name].used_in == "aggregate" for name in release.scales)
+            rows = max(self.flow.rows) * (self.learners if served else 1)  # a server may release those of all at once
+            samples = 1 if self.guarantee.unit is Unit.BATCH else rows / self._per_exchange(release)
             if release.sensitivities and (type(release.mechanism) is not Independent or samples > 1):
                 allowed = "'group' unless every sample is released by itself, with noise of its own"
                 raise PrivacyError.of("repeats", "compose", allowed)

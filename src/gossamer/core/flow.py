@@ -416,16 +416,18 @@ def _exchange(
     seen = {"decision": call("decide", learner)}
     said = call("speak", call("learn", learner))
     served, size = server, len(said) - len(learner)
-    seen["message"], spoken = said[:size], said[size:]
+    seen["message"], spoken = [_sent(one) for one in said[:size]], said[size:]
     # What an observer may see is checked to be clean; all else is heard as it was said.
     heard = [PUBLIC] * size if "message" in sees else seen["message"]
     absent: list[Label] = []
     if flow.server is not None:
         # Common data move the messages of all learners at once: no row of them is a unit's alone.
-        given = heard if flow.unit is Unit.SAMPLE else [one.touched()._replace(bound=None) for one in heard]
+        given = (
+            heard if flow.unit is Unit.SAMPLE else [one.touched()._replace(bound=None, sized=False) for one in heard]
+        )
         answered = call("aggregate", server, given)
         size = len(answered) - len(server)
-        seen["broadcast"], served = answered[:size], answered[size:]
+        seen["broadcast"], served = [_sent(one) for one in answered[:size]], answered[size:]
         heard = [PUBLIC] * size if "broadcast" in sees else seen["broadcast"]
         # A learner that misses a round hears the answer all the same, with the state that it had before.
         away = Trail(flow)
@@ -435,6 +437,11 @@ def _exchange(
     _look(flow, released, programs, seen, learner)
     both = [either([a, b]) for a, b in zip(after, absent, strict=True)] if absent else after
     return both + [_later(trail, one) for one in served]
+
+
+def _sent(label: Label) -> Label:
+    """The same in a message: rows are still samples, but a draw or a state is somebody else's then."""
+    return label if isinstance(label.token, Rows) else label.touched()
 
 
 def _grids(program: Program) -> frozenset[str]:
@@ -496,7 +503,7 @@ def _later(trail: Trail, label: Label) -> Label:
                 "be used again: keep the state that `release` returns."
             )
         return label._replace(token=label.token._replace(turn=0))
-    return label.touched()._replace(age=OLD if label.age else CLEAN, bound=None)
+    return label.touched()._replace(age=OLD if label.age else CLEAN, bound=None, sized=False)
 
 
 def _field(program: Program, name: str, place: int) -> str:

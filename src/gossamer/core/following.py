@@ -16,6 +16,7 @@ from gossamer.core.labels import (
     CLEAN,
     NOW,
     PUBLIC,
+    ZERO,
     Drawn,
     Held,
     Label,
@@ -47,7 +48,9 @@ def follow(trail: Trail, jaxpr: Jaxpr, labels: Sequence[Label]) -> list[Label]:
     known |= dict(zip(jaxpr.invars, labels, strict=True))
 
     def read(variable: Any) -> Label:
-        return PUBLIC if isinstance(variable, Literal) else known[variable]
+        if isinstance(variable, Literal):
+            return PUBLIC if np.any(variable.val) else ZERO
+        return known[variable]
 
     for equation in jaxpr.eqns:
         results = _equation(trail, equation, [read(variable) for variable in equation.invars])
@@ -67,10 +70,24 @@ def _equation(trail: Trail, equation: JaxprEqn, operands: list[Label]) -> list[L
         return follow(trail, getattr(called, "jaxpr", called), operands)
     if name == "optimization_barrier":
         return list(operands)
+    sized = _sized(equation, operands)
     if all(one.clean for one in operands):
-        return [PUBLIC] * count
+        return [ZERO if sized else PUBLIC] * count
     result = join(operands, (trail.function, equation))
-    return [result._replace(token=_rows(trail, equation, operands), bound=_bound(equation, operands))] * count
+    bound = _bound(equation, operands)
+    return [result._replace(token=_rows(trail, equation, operands), bound=bound, sized=sized)] * count
+
+
+def _sized(equation: JaxprEqn, operands: list[Label]) -> bool:
+    """Whether a result is no larger than what was clipped: parts of such values, their choice, and half of them."""
+    name = equation.primitive.name
+    if name == "select_n":
+        return all(one.sized for one in operands[1:])
+    if name in ("mul", "div"):
+        scaled = [place for place, one in enumerate(operands) if one.sized]
+        return len(operands) == 2 and bool(scaled) and (_constant_factor(equation, scaled[0]) or math.inf) <= 1
+    kept = name in ("neg", "slice", "dynamic_slice", "convert_element_type", "broadcast_in_dim", *_REARRANGED)
+    return kept and operands[0].sized
 
 
 def _rows(trail: Trail, equation: JaxprEqn, operands: list[Label]) -> Rows | None:
@@ -157,15 +174,14 @@ def _scan(trail: Trail, equation: JaxprEqn, operands: list[Label]) -> list[Label
 def _in_every(label: Label) -> Label:
     """The same in every iteration: not data of one of them, nor a draw for each of them."""
     label = label if isinstance(label.token, Held) else label.touched()
-    return label._replace(age=BLOCK if label.age == NOW else label.age, bound=None)
+    return label._replace(age=BLOCK if label.age == NOW else label.age, bound=None, sized=False)
 
 
 def _row(trail: Trail, variable: Any, label: Label) -> Label:
     """One row for each iteration: a draw, or samples, of its own. Other rows may hold parts of one unit."""
     if isinstance(label.token, Drawn):
         return label
-    apart = trail.flow.unit is not Unit.BATCH
-    if apart and isinstance(label.token, Rows) and len(_shape(variable)) > _features(trail, label.token):
+    if trail.flow.unit is not Unit.BATCH and _is_of_rows(trail, label, _shape(variable)):
         return label
     return _in_every(label.touched())
 
@@ -185,14 +201,14 @@ def _as_before(before: Label, after: Label) -> Label:
 def _out_of_loop(trail: Trail, label: Label, old: bool) -> Label:
     if isinstance(label.token, Held):
         return label._replace(token=label.token._replace(turn=trail.newest(label.token.mechanism)))
-    return label.touched()._replace(age=NOW if label.age == BLOCK and not old else label.age, bound=None)
+    return label.touched()._replace(age=NOW if label.age == BLOCK and not old else label.age, bound=None, sized=False)
 
 
 def _while(trail: Trail, equation: JaxprEqn, operands: list[Label]) -> list[Label]:
     """Nothing is released in a loop whose end a program decides; what decides it is in all results."""
     tests, bodies = equation.params["cond_nconsts"], equation.params["body_nconsts"]
     cond, body = equation.params["cond_jaxpr"].jaxpr, equation.params["body_jaxpr"].jaxpr
-    given = [one.touched()._replace(bound=None) for one in operands]
+    given = [one.touched()._replace(bound=None, sized=False) for one in operands]
     fixed_test, fixed, carry = given[:tests], given[tests : tests + bodies], given[tests + bodies :]
     inside = trail.copy(closed="in a loop without a fixed number of iterations")
     while True:
@@ -291,21 +307,27 @@ def _init(trail: Trail, equation: JaxprEqn, mark: Mark, operands: list[Label]) -
 
 def _clipped(trail: Trail, equation: JaxprEqn, owner: Clipped, parts: list[list[Label]]) -> Label:
     """Rows: one unit moves the sum by twice the clip, where the point is clean. One vector: whatever moves it."""
-    result = join([label for part in parts for label in part], (trail.function, equation))
+    result = join([label for part in parts for label in part], (trail.function, equation))._replace(sized=True)
     size = math.prod(_shape(equation.outvars[0]))
     floats = all(getattr(one.aval, "dtype", None) == jnp.float32 for one in (equation.invars[0], equation.outvars[0]))
-    if (
-        result.clean or type(owner.clip) is not Clip or not floats
-    ):  # nobody knows how another class, or type, is clipped
+    if type(owner.clip) is not Clip or not floats:  # nobody knows how another class, or type, is clipped
+        return result._replace(sized=False)
+    if result.clean:
         return result
     if owner.rows is None:
         return result._replace(bound=owner.clip.sensitivity(Unit.SAMPLE, size))
     samples, others = parts[1] + parts[2], [label for part in (parts[0], *parts[3:]) for label in part]
-    whole = all(label.clean or isinstance(label.token, Rows) for label in samples)
+    shapes = map(_shape, equation.invars[len(parts[0]) :])
+    whole = all(label.clean or _is_of_rows(trail, label, shape) for label, shape in zip(samples, shapes, strict=False))
     if not whole or not all(label.clean for label in others):
         return result
     batch = owner.rows if trail.flow.unit is Unit.BATCH else 1
     return result._replace(bound=owner.clip.sensitivity(trail.flow.unit, size, rows=owner.rows, batch=batch))
+
+
+def _is_of_rows(trail: Trail, label: Label, shape: tuple[int, ...]) -> bool:
+    """Whether a value has samples in its rows, and not features of one."""
+    return isinstance(label.token, Rows) and len(shape) > _features(trail, label.token)
 
 
 def _release(trail: Trail, equation: JaxprEqn, mark: Mark, parts: list[list[Label]]) -> list[Label]:
@@ -323,7 +345,7 @@ def _release(trail: Trail, equation: JaxprEqn, mark: Mark, parts: list[list[Labe
             raise PrivacyError(f"flow: a public argument of {name} depends on {label.source}{label.way()}.")
     _require_all(trail, mechanism)
     _require_value(name, value, old=mechanism.composes)
-    _note_bound(trail, place, value)
+    _note_bound(trail, place, value, mark.method)
     turn = trail.turns[place] = trail.newest(place) + 1
     trail.fresh[place] = trail.fresh.get(place, 0) + (value.age > CLEAN)
     if trail.fresh[place] > 1 and not mechanism.composes:
@@ -350,6 +372,8 @@ def _require_draws(trail: Trail, equation: JaxprEqn, mark: Mark, draws: list[Lab
                 "changed, kept or made elsewhere protects nothing: hand it `now.noise`. Where there is a draw for each "
                 "of several releases, scan over them."
             )
+        if spec.used_in != trail.function:
+            raise PrivacyError.of("flow", f"the draw {draw!r} in {trail.function}", f"in {spec.used_in}, as declared")
         if spec.law != law:
             raise PrivacyError.of(
                 "noise", f"{spec.law} for {draw!r}", f"{law!r}, the law that {name} is calibrated for"
@@ -402,10 +426,17 @@ def _require_value(name: str, value: Label, *, old: bool) -> None:
         )
 
 
-def _note_bound(trail: Trail, place: int, value: Label) -> None:
-    """How far one unit moves what is released, for whoever knows what its noise is scaled for."""
+def _note_bound(trail: Trail, place: int, value: Label, method: str) -> None:
+    """How far one unit moves what is released, for whoever knows what its noise is scaled for.
+
+    A mechanism that adds values up rounds all of them as the largest: then even public ones must be of a known size.
+    """
     mechanism = trail.flow.mechanisms[place]
-    if value.age == CLEAN or isinstance(value.bound, Declaration):
+    if isinstance(value.bound, Declaration):
+        return
+    if mechanism.adds_up(method) and not value.sized:
+        trail.unseen[name_of(mechanism)] = f" of the size of all values{value.way()}"
+    if value.age == CLEAN:
         return
     if value.bound is None or mechanism.together > 1 or value.age > NOW:
         trail.unseen[name_of(mechanism)] = value.way()

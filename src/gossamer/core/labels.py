@@ -57,6 +57,7 @@ class Label(NamedTuple):
         noise: the draws and states of mechanisms that it depends on other than through a release.
         token: where it is one of these itself, untouched.
         bound: how far one unit moves it, or who says so; None: nothing is known.
+        sized: whether it is no larger than what was clipped, or zero: others may have chosen what is larger.
         source: which data, or noise, came into it.
         through: the function and the last operation on the way.
     """
@@ -65,6 +66,7 @@ class Label(NamedTuple):
     noise: frozenset[str] = frozenset()
     token: Drawn | Held | Rows | Lattice | None = None
     bound: Sensitivity | Declaration | None = None
+    sized: bool = False
     source: str = ""
     through: tuple[str, JaxprEqn | None] = ("", None)
 
@@ -75,7 +77,7 @@ class Label(NamedTuple):
 
     def known(self) -> tuple[Any, ...]:
         """What two labels must share to be the same."""
-        return self.age, self.noise, self.token, self.bound
+        return self.age, self.noise, self.token, self.bound, self.sized
 
     def touched(self) -> Label:
         """The same after an operation: no draw, state or row any more, but something made of it."""
@@ -103,6 +105,7 @@ class Label(NamedTuple):
 
 
 PUBLIC = Label()
+ZERO = Label(sized=True)
 
 
 def join(labels: Sequence[Label], through: tuple[str, JaxprEqn | None] | None = None) -> Label:
@@ -112,7 +115,7 @@ def join(labels: Sequence[Label], through: tuple[str, JaxprEqn | None] | None = 
     if worst.clean:
         return PUBLIC
     noise = frozenset().union(*(label.noise for label in touched))
-    return Label(worst.age, noise, None, None, worst.source, through or worst.through)
+    return Label(worst.age, noise, source=worst.source, through=through or worst.through)
 
 
 def either(labels: Sequence[Label]) -> Label:
@@ -123,7 +126,8 @@ def either(labels: Sequence[Label]) -> Label:
     moving = [one.bound for one in labels if not one.clean]
     bounds = [bound for bound in moving if isinstance(bound, Sensitivity)]
     largest = Sensitivity(max(one.l1 for one in bounds), max(one.l2 for one in bounds)) if bounds else None
-    return join(labels)._replace(bound=largest if len(bounds) == len(moving) else None)
+    bound = largest if len(bounds) == len(moving) else None
+    return join(labels)._replace(bound=bound, sized=all(one.sized for one in labels))
 
 
 @dataclass

@@ -92,6 +92,10 @@ class Mechanism(ABC):
         """Whether the loss counts one unit in every release: then values may depend on it again and again."""
         return False
 
+    def adds_up(self, method: str) -> bool:
+        """Whether what one of its methods releases is rounded with the values before it: their size then matters."""
+        return self.sums and method == "release"
+
     def promises(self) -> tuple[str, ...]:
         """What the loss takes from whoever made the mechanism, and no program shows."""
         return ()

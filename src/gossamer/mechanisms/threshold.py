@@ -105,6 +105,10 @@ class AboveThreshold(Mechanism):
         """Unless shifts are constant one unit may move every query."""
         return self.shift != "constant"
 
+    def adds_up(self, method: str) -> bool:
+        """Where shifts are constant, values are increments of a query."""
+        return self.shift == "constant"
+
     def promises(self) -> tuple[str, ...]:
         """That queries are monotone."""
         return ("one unit moves all queries the same way",) if self.shift == "monotone" else ()

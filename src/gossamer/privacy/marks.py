@@ -30,9 +30,9 @@ Kind = Literal["init", "release", "public", "clipped", "declared", "lost"]
 _HIDDEN = frozenset(
     {"pure_callback", "io_callback", "debug_callback", "debug_print", "buffer_callback", "infeed", "outfeed"}
     | {"custom_partitioning", "custom_partitioning_call", "ffi_call", "pallas_call", "tpu_custom_call", "custom_call"}
-    | {"custom_vmap_call", "call_exported"}
+    | {"custom_vmap_call", "call_exported", "rng_bit_generator", "rng_uniform"}
 )
-"""Operations that tell somebody else, or that a program does not show."""
+"""Operations that tell somebody else, that a program does not show, or that give all rows the bits of the first."""
 _ARRAYS = (jax.core.Tracer, jax.Array, np.ndarray, np.generic, bool, int, float)
 _HOME = str(Path(__file__).parent.parent) + os.sep
 _REPLACE = (dataclasses.replace, getattr(dataclasses, "_replace", None), getattr(copy, "replace", None))
@@ -290,11 +290,17 @@ def refuse_effects(jaxpr: Any, function: str) -> None:
     """
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        if name in _HIDDEN or equation.effects or not _is_known(equation.primitive):
+        if name in _HIDDEN or equation.effects or not _is_known(equation.primitive) or _draws_alike(equation):
             what = "it prints, or calls back to Python" if "callback" in name or "debug" in name else f"by {name}"
             raise PrivacyError(f"flow: {function} does more than its program shows ({what}). Remove it.")
         for inner in jaxprs_in_params(equation.params):
             refuse_effects(getattr(inner, "jaxpr", inner), function)
+
+
+def _draws_alike(equation: JaxprEqn) -> bool:
+    """Whether an operation on random keys is one that a `vmap` does not do for every row: only threefry does."""
+    kinds = [str(one.aval) for one in (*equation.invars, *equation.outvars)]
+    return any("key<" in kind and "key<fry>" not in kind for kind in kinds)
 
 
 def _is_known(primitive: Primitive) -> bool:

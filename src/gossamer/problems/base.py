@@ -119,6 +119,7 @@ class Problem(ABC):
         outside the decision stands for nothing, and holds 0.
         """
         clip = check_clip(clip)
+        self._require_shapes(decision, block, places)
         if clip is not None and places is None:
             clip.check_dim(self.dim)
 
@@ -133,6 +134,20 @@ class Problem(ABC):
             return summed(*given)
         total: jax.Array = marked("clipped", Clipped(clip, block.x.shape[0]), summed, *given)
         return total
+
+    def _require_shapes(self, decision: jax.Array, block: Block, places: jax.Array | None) -> None:
+        """Refuse arrays that would be broadcast against each other: one sample would be in the gradients of others."""
+        rows = jnp.shape(block.x)[:1]
+        shapes = {
+            "decision": (jnp.shape(decision), (self.dim,)),
+            "x": (jnp.shape(block.x), (*rows, *self.feature_shape)),
+            "y": (jnp.shape(block.y), rows),
+        }
+        if places is not None:
+            shapes["places"] = jnp.shape(places), jnp.shape(places)[:1]
+        for name, (given, allowed) in shapes.items():
+            if given != allowed:
+                raise ConfigurationError(name, f"shape {given}", f"shape {allowed}")
 
     def row_gradients(self, decision: jax.Array, block: Block) -> jax.Array:
         """The gradient of every row's data term, (rows, dim), without l2 and without any clipping.

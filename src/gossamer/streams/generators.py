@@ -128,8 +128,8 @@ def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float =
 def clusters(learners: int, dim: int, classes: int, *, seed: int, apart: float = 3.0) -> Generated:
     """Classes as clusters, of which learner i sees class i mod `classes` only: alone nobody can tell them apart.
 
-    A sample is the centre of its class plus N(0, I). Centres have random directions and the norm `apart`. `truth` is
-    (classes, dim): the centres.
+    A sample is the centre of its class plus N(0, I). Centres lie in random directions, at right angles to each other,
+    and have the norm `apart`. `truth` is (classes, dim): the centres.
 
     >>> stream = clusters(4, 6, 2, seed=0)
     >>> stream.read(0, 3).y[0].tolist(), stream.truth.shape
@@ -137,12 +137,11 @@ def clusters(learners: int, dim: int, classes: int, *, seed: int, apart: float =
     """
     check_count("learners", learners)
     check_count("dim", dim)
-    check_count("classes", classes, least=2, most=learners)
+    check_count("classes", classes, least=2, most=min(learners, dim))
     check_seed(seed)
     purpose = "clusters, one class for each learner"
-    directions = generator(seed, purpose).standard_normal((classes, dim))
-    size = check_positive("apart", apart) / np.linalg.norm(directions, axis=1, keepdims=True)
-    truth = (size * directions).astype(np.float32)
+    directions, _ = np.linalg.qr(generator(seed, purpose).standard_normal((dim, classes)))
+    truth = (check_positive("apart", apart) * directions.T).astype(np.float32)
     own = (np.arange(learners) % classes).astype(np.int32)
 
     def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
