@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test coverage bench format clean
+.PHONY: demo test coverage bench evidence wheel format clean
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -25,6 +25,16 @@ coverage: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python -m bench
+
+# Numbers that pages quote: written into docs/evidence/. Minutes.
+evidence: .venv/ready
+	$(BIN)/python -W ignore -m bench.choose
+	$(BIN)/python -m bench.flow
+	$(BIN)/python -m bench.wheel
+
+wheel: .venv/ready
+	rm -rf build
+	$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 format: .venv/ready
 	$(BIN)/ruff format .

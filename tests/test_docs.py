@@ -63,8 +63,20 @@ PROGRAMS = re.findall(r"(?ms)^```python\n((?!>>>).*?)^```\n\nIt prints:\n\n```\n
 @pytest.mark.parametrize(("program", "printed"), PROGRAMS, ids=range(len(PROGRAMS)))
 def test_readme_programs_print_what_they_say(program, printed, capsys):
     exec(compile(program, "README.md", "exec"), {})
-    assert capsys.readouterr().out == printed
+    assert without_times(capsys.readouterr().out) == without_times(printed)
 
 
-def test_readme_has_programs():
-    assert len(PROGRAMS) == 2
+def without_times(text):
+    return re.sub(r"[\d.,]+ seconds", "some seconds", text)
+
+
+def test_readme_has_a_program_and_is_short():
+    assert len(PROGRAMS) == 1
+    assert len(PAGES[0].read_text().splitlines()) <= 150
+
+
+def test_pages_have_no_history_no_plans_and_no_names_of_internal_notes():
+    stale = r"SOUNDNESS|later release|since then|not yet|today refused|exists for later|Four longer|coordinates yet"
+    found = {str(page): re.findall(stale, page.read_text()) for page in PAGES}
+    allowed = {"not yet": "docs/network.md"}  # what was read and not yet committed
+    assert not {page: hits for page, hits in found.items() if [hit for hit in hits if allowed.get(hit) not in page]}

@@ -1,4 +1,4 @@
-"""DPPS: private push-sum dual averaging of learners with samples of their own (Han et al. 2021; SOUNDNESS 8).
+"""DPPS: private push-sum dual averaging of learners with samples of their own (Han et al. 2021).
 
 tight        v_i(t) = clip( grad f_{t,i}(y_i(t)) ) + noise_i(t)                             released once
              h_i(t+1) = v_i(t) + sum_j A_ij(t) h_j(t),   w_i(t+1) = sum_j A_ij(t) w_j(t)    sent

@@ -1,4 +1,4 @@
-"""DPSR: private gradient descent with row-stochastic weights and rescaled gradients (Xiong et al. 2020; SOUNDNESS 8).
+"""DPSR: private gradient descent with row-stochastic weights and rescaled gradients (Xiong et al. 2020).
 
 v_i(0) = e_i,  v_i(t+1) = sum_j R_ij v_j(t):  [v_i(t)]_i tends to pi_i, the weight that gossip gives to learner i
 

@@ -1,4 +1,4 @@
-"""DSGD: distributed stochastic gradient descent with noise on messages (Pu et al. 2021; SOUNDNESS 8).
+"""DSGD: distributed stochastic gradient descent with noise on messages (Pu et al. 2021).
 
     x_i(t+1) = sum_j w_ij ( x_j(t) + zeta_j(t) ) - lambda_t grad f_{t,i}(x_i(t)),     lambda_t = c / (t + c')
 

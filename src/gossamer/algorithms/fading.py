@@ -1,7 +1,7 @@
 """What a unit costs where noisy views of one hidden state are released again and again, and its trace in it fades.
 
 A learner never releases theta_t itself but y_t = theta_t + noise, at every exchange. Given all messages, neighbours'
-states differ by at most Phi_t (paper 003, eq. (17) to (22); SOUNDNESS 4):
+states differ by at most Phi_t (paper 003, eq. (17) to (22)):
 
     Phi_{t+1} = q_t Phi_t + lambda_t C / (t+1) + e_t,     Phi_t = 0 up to the first update
 
@@ -91,7 +91,7 @@ class Fading:
         rounding: of float32; by default arithmetic is exact.
 
     >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
-    >>> round(math.sqrt(112) * mushrooms.total(1, 0.11, 2000), 1)  # SOUNDNESS 4: 241.7
+    >>> round(math.sqrt(112) * mushrooms.total(1, 0.11, 2000), 1)
     241.7
     """
 

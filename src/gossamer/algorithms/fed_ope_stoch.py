@@ -193,7 +193,7 @@ class TrustingClient(Learner):
 
 @dataclass(frozen=True)
 class PrivateClient(TrustingClient):
-    """Trusts nobody: noise on every sum of fresh gradients, once; all that follows is made of it (SOUNDNESS 5.1)."""
+    """Trusts nobody: noise on every sum of fresh gradients, once; all that follows is made of it."""
 
     mechanism: Independent
 

@@ -9,7 +9,7 @@
              broadcasts x_t
 
 Line 9 compares with Lhat (as printed, with L: then every phase costs), line 12 adds up the losses of x, not of what was
-played; SOUNDNESS 5.2. One sample moves all later q of its segment by the same amount, so that comparing costs
+played. One sample moves all later q of its segment by the same amount, so that comparing costs
 max(1/a, 1/b) in all (`mechanisms.AboveThreshold`, constant shift), and each of at most kappa draws costs eta.
 
 Where nobody trusts the server, each client noises its sums, and the server names the leader: there is no sparse vector.
@@ -206,7 +206,7 @@ def fed_svt(
             their sums.
         calibration: "tight": the best split between comparing and drawing, kappa from the exact law of the number of
             changes, and the smallest L with which the proof works. "published": the paper's noise, eta and L. "A", "B",
-            "C": the paper's kappa and L with the options of SOUNDNESS 5.2: eta = 3 epsilon / (4 kappa); half the
+            "C": the paper's kappa and L with another split: eta = 3 epsilon / (4 kappa); half the
             budget on each, less noise; the largest eta for a delta. "literal": line 9 as printed, without guarantee.
         draws: "exponential", or "permute-and-flip" for pure budgets: never worse for one draw, but Lemma D.2 and with
             it `failure` are about the exponential mechanism.

@@ -1,4 +1,4 @@
-"""Locally private online federated learning with correlated noise (paper 001, Algorithm 1; SOUNDNESS 2).
+"""Locally private online federated learning with correlated noise (paper 001, Algorithm 1).
 
     learner i, round r:   z = x^r
       for t = 0 .. tau-1:   g = clip( grad f_i^{r,t}(z) )                                        line 8

@@ -1,4 +1,4 @@
-"""PD-FTGL: private decentralised follow-the-generalised-leader (paper 000, Algorithms 1 and 2; SOUNDNESS 1 and 7b).
+"""PD-FTGL: private decentralised follow-the-generalised-leader (paper 000, Algorithms 1 and 2).
 
 Rounds are cut into blocks of L. In block z every learner plays x_i(z) and sums its clipped gradients,
 d_i(z) = sum_t (clip(grad f_{t,i}(x_i(z))) - alpha x_i(z)); meanwhile block z-1 is gossiped, L accelerated steps.

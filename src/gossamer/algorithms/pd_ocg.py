@@ -1,4 +1,4 @@
-"""PD-OCG: private decentralised online conditional gradient (paper 000, Algorithms 3 and 4; SOUNDNESS 1).
+"""PD-OCG: private decentralised online conditional gradient (paper 000, Algorithms 3 and 4).
 
 PD-FTGL with a linear oracle in place of the projection. Gossip and noise are those of `pd_ftgl`, but for L' <= L steps
 of gossip a block; decisions follow from the dual one block later, so that the oracle is called while the block is

@@ -1,4 +1,4 @@
-"""PD-OGD: decentralised online gradient descent with private gradients (Li et al. 2018, DOLA; SOUNDNESS 8).
+"""PD-OGD: decentralised online gradient descent with private gradients (Li et al. 2018, DOLA).
 
 tight        g~_i(t) = clip( grad f_{t,i}(x_i(t)) ) + noise_i(t)                             released once
              x_i(t+1) = Proj_K( sum_j P_ij x_j(t) - eta_t g~_i(t) )                          played and sent

@@ -1,4 +1,4 @@
-"""PDOP: private distributed optimisation with geometric steps and noise (Huang, Mitra, Vaidya 2015; SOUNDNESS 8).
+"""PDOP: private distributed optimisation with geometric steps and noise (Huang, Mitra, Vaidya 2015).
 
     x_i(t+1) = Proj_K( sum_j w_ij ( x_j(t) + Lap(c p^t) ) - gamma q^t grad f_{t,i}(x_i(t)) ),     0 < q < p < 1
 

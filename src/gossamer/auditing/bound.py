@@ -206,7 +206,7 @@ def rounded(scores: NDArray[Any]) -> Floats:
     """Scores without their last digits: to one part in 10^9, and to one in 10^4 where they were computed in float32.
 
     A log-likelihood ratio often has an atom at its supremum, and floating point splits an atom into last-bit patterns
-    whose counts say more about rounding than about the mechanism (SOUNDNESS 0.1). Rounded, an audit is one of the
+    whose counts say more about rounding than about the mechanism. Rounded, an audit is one of the
     mechanism as it is on paper. The patterns are a real leak of noise in floats all the same: what is audited here is
     the calibration, and it is secure noise, on a lattice, that closes that leak.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -61,7 +61,7 @@ class Setting:
         measure: accuracy or loss at the end, or the share of wrong choices over the whole run.
         idle: the measure where nothing is shared: every learner alone, or never learning.
         open: without privacy.
-        private: by epsilon.
+        private: by epsilon; made when it is asked for.
         published: with the noise of the paper.
     """
 
@@ -72,7 +72,7 @@ class Setting:
     measure: Measure
     idle: Algorithm | float
     open: Algorithm
-    private: Mapping[float, Algorithm]
+    private: Callable[[float], Algorithm]
     published: Algorithm
 
 
@@ -104,9 +104,9 @@ def play(share: float = 1.0) -> Demo:
     return Demo(report, _verdict(played), PRIVACY)
 
 
-def neighbours() -> Setting:
+def neighbours(steps: int = 4000) -> Setting:
     """Paper 000."""
-    learners, steps = 16, 4000
+    learners = 16
     problem = problems.Softmax(16, 8, feature_bound=7.0, domain=sets.L2Ball(10.0))
     ring = topology.ring(learners, weights="lazy")
     private = partial(algorithms.pd_ftgl, problem, ring, horizon=steps, clip=1.0)
@@ -120,14 +120,14 @@ def neighbours() -> Setting:
         measure="accuracy",
         idle=algorithms.local_ogd(problem, learners, step=Rate(1.0)),
         open=algorithms.d_ogd(problem, ring, step=Rate(1.0)),
-        private={epsilon: ours(budget=Budget(epsilon, DELTA)) for epsilon in BUDGETS},
+        private=lambda epsilon: ours(budget=Budget(epsilon, DELTA)),
         published=private(budget=Budget(PUBLISHED), calibration="published"),
     )
 
 
-def server() -> Setting:
+def server(steps: int = 4000) -> Setting:
     """Paper 001."""
-    learners, steps = 20, 4000
+    learners = 20
     problem = problems.Logistic(20, feature_bound=8.0)
     train = partial(algorithms.online_federated, problem, learners, horizon=steps, local_steps=4, clip=1.0)
     return Setting(
@@ -139,16 +139,16 @@ def server() -> Setting:
         measure="accuracy",
         idle=algorithms.local_ogd(problem, learners, step=Rate(1.0)),
         open=train(factorization="none", step_size=0.1),
-        private={epsilon: train(budget=Budget(epsilon, DELTA), step_size=0.03) for epsilon in BUDGETS},
+        private=lambda epsilon: train(budget=Budget(epsilon, DELTA), step_size=0.03),
         published=train(
             budget=Budget(PUBLISHED, DELTA), step_size=0.03, factorization="toeplitz", calibration="published"
         ),
     )
 
 
-def endless() -> Setting:
+def endless(steps: int = 8000) -> Setting:
     """Paper 003."""
-    learners, steps = 10, 8000
+    learners = 10
     problem = problems.Logistic(10, feature_bound=1.0, domain=sets.L2Ball(5.0))
     ring = topology.ring(learners)
     learn = partial(algorithms.ldp_endless, problem, ring, history="polynomial")
@@ -162,14 +162,13 @@ def endless() -> Setting:
         measure="accuracy",
         idle=algorithms.local_ogd(problem, learners, step=Rate(1.0)),
         open=algorithms.d_ogd(problem, ring, step=Rate(3.0)),
-        private={epsilon: ours(budgets=Budget(epsilon, DELTA)) for epsilon in BUDGETS},
+        private=lambda epsilon: ours(budgets=Budget(epsilon, DELTA)),
         published=learn(budgets=Budget(PUBLISHED), horizon=steps, calibration="published"),
     )
 
 
-def coordinates() -> Setting:
+def coordinates(steps: int = 5000) -> Setting:
     """Paper 002."""
-    steps = 5000
     problem = problems.LeastSquares(21, feature_bound=2.5, domain=sets.L2Ball(6.0))
     ring = topology.ring(7, weights="lazy")
     stream = streams.linear_regression(21, seed=DATA)
@@ -184,14 +183,14 @@ def coordinates() -> Setting:
         measure="loss",
         idle=float(np.mean(np.square(stream.read(0, steps).y))),
         open=decide(noise="none", step=Rate(1.0)),
-        private={epsilon: ours(budget=Budget(epsilon, DELTA)) for epsilon in BUDGETS},
+        private=lambda epsilon: ours(budget=Budget(epsilon, DELTA)),
         published=decide(horizon=steps, budget=Budget(PUBLISHED), clip=1.0, calibration="published", step=Rate(0.3)),
     )
 
 
-def experts() -> Setting:
+def experts(steps: int = 4096) -> Setting:
     """Paper 004."""
-    clients, count, steps = 20, 20, 4096
+    clients, count = 20, 20
     stream = streams.realizable_experts(clients, count, seed=DATA)
     choose = partial(algorithms.fed_svt, count, clients, horizon=steps)
     return Setting(
@@ -203,7 +202,7 @@ def experts() -> Setting:
         measure="wrong",
         idle=float(np.mean(stream.read(0, steps).x)),
         open=algorithms.follow_the_leader(count, clients, horizon=steps),
-        private={epsilon: choose(budget=Budget(epsilon)) for epsilon in BUDGETS},
+        private=lambda epsilon: choose(budget=Budget(epsilon)),
         published=choose(budget=Budget(PUBLISHED), calibration="published"),
     )
 
@@ -213,20 +212,22 @@ def _runs(setting: Setting, share: float) -> dict[str, Run]:
     chosen: dict[str, Algorithm] = {"not private": setting.open}
     if isinstance(setting.idle, Algorithm):
         chosen["nothing shared"] = setting.idle
-    chosen |= {f"epsilon {epsilon:g}": each for epsilon, each in setting.private.items()}
+    chosen |= {f"epsilon {epsilon:g}": setting.private(epsilon) for epsilon in BUDGETS}
     chosen["as published, epsilon 8"] = setting.published
     return {
-        name: _simulate(algorithm, setting.stream, round(share * setting.steps)) for name, algorithm in chosen.items()
+        name: simulate_seeds(algorithm, setting.stream, round(share * setting.steps))
+        for name, algorithm in chosen.items()
     }
 
 
-def _simulate(algorithm: Algorithm, stream: Stream, steps: int) -> Run:
+def simulate_seeds(algorithm: Algorithm, stream: Stream, steps: int) -> Run:
+    """With noise five times, else once."""
     seeds = SEEDS if algorithm.releases else SEEDS[:1]
     every = max(1, algorithm.schedule.exchanges(steps) // POINTS)
     return simulate(algorithm, stream, steps, seeds=seeds, every=every)
 
 
-def _scores(setting: Setting, run: Run) -> NDArray[np.float64]:
+def scores(setting: Setting, run: Run) -> NDArray[np.float64]:
     """The measure of every seed, over learners."""
     if setting.measure == "accuracy":
         assert run.accuracy is not None
@@ -238,26 +239,23 @@ def _scores(setting: Setting, run: Run) -> NDArray[np.float64]:
     return np.asarray(np.nanmean(values, axis=(1, 2)))
 
 
-def _cell(setting: Setting, scores: NDArray[np.float64]) -> str:
+def cell(setting: Setting, values: NDArray[np.float64]) -> str:
     """The mean, and below it the least and the largest where there are several."""
-    if setting.measure == "loss":
-        shown = [f"{value:.2f}" for value in (scores.mean(), scores.min(), scores.max())]
-    else:
-        shown = [percent(value) for value in (scores.mean(), scores.min(), scores.max())]
-    mean, low, high = shown
-    return mean if len(scores) == 1 else f"{mean}\n{low.rstrip('%')}-{high.rstrip('%')}"
+    shown = (values.mean(), values.min(), values.max())
+    mean, low, high = (f"{value:.2f}" if setting.measure == "loss" else percent(value) for value in shown)
+    return mean if len(values) == 1 else f"{mean}\n{low.rstrip('%')}-{high.rstrip('%')}"
 
 
 def _row(setting: Setting, runs: Mapping[str, Run]) -> tuple[str, ...]:
-    cells = {name: _cell(setting, _scores(setting, run)) for name, run in runs.items()}
+    cells = {name: cell(setting, scores(setting, run)) for name, run in runs.items()}
     if not isinstance(setting.idle, Algorithm):
-        cells["nothing shared"] = _cell(setting, np.array([setting.idle]))
+        cells["nothing shared"] = cell(setting, np.array([setting.idle]))
     return (f"{setting.title}\n{setting.measure}", *(cells[name] for name in COLUMNS[1:]))
 
 
 def _part(setting: Setting, runs: Mapping[str, Run]) -> Part:
     rows = tuple(
-        (name, *_cell(setting, _scores(setting, run)).partition("\n")[::2], run.guarantee.basis)
+        (name, *cell(setting, scores(setting, run)).partition("\n")[::2], run.guarantee.basis)
         for name, run in runs.items()
     )
     columns = ("", setting.measure, f"least-largest of {len(SEEDS)} seeds", "guarantee")
@@ -276,7 +274,7 @@ def _networks(setting: Setting, runs: Mapping[str, Run]) -> tuple[Network, ...]:
     if setting.title != "neighbours":
         return ()
     meets = tuple(map(str, setting.stream.read(0, 1).y[0]))
-    graphs = {"nothing shared": setting.idle, "epsilon 1": setting.private[1.0]}
+    graphs = {"nothing shared": setting.idle, "epsilon 1": setting.private(1.0)}
     pictures = []
     for name, algorithm in graphs.items():
         run = runs[name]
@@ -291,7 +289,7 @@ def _networks(setting: Setting, runs: Mapping[str, Run]) -> tuple[Network, ...]:
 def _verdict(played: list[tuple[Setting, dict[str, Run]]]) -> str:
     """What was shown, in two sentences."""
     setting, runs = played[0]
-    mean = {name: percent(_scores(setting, run).mean()) for name, run in runs.items()}
+    mean = {name: percent(scores(setting, run).mean()) for name, run in runs.items()}
     least = {epsilon: min(_kept(setting, runs, epsilon) for setting, runs in played) for epsilon in BUDGETS}
     return (
         f"Alone, a learner on the ring gets {mean['nothing shared']} right; with its neighbours {mean['not private']}, "
@@ -303,6 +301,6 @@ def _verdict(played: list[tuple[Setting, dict[str, Run]]]) -> str:
 
 def _kept(setting: Setting, runs: Mapping[str, Run], epsilon: float) -> float:
     """The share of the way from sharing nothing to sharing everything."""
-    score = {name: float(_scores(setting, run).mean()) for name, run in runs.items()}
+    score = {name: float(scores(setting, run).mean()) for name, run in runs.items()}
     idle = score.get("nothing shared", setting.idle if isinstance(setting.idle, float) else np.nan)
     return (score[f"epsilon {epsilon:g}"] - idle) / (score["not private"] - idle)

@@ -89,7 +89,8 @@ def table_block(table: Table, classes: Mapping[str, str] | None = None) -> str:
     def cell(text: str, number: bool) -> str:
         wide = next((name for length, name in WIDTHS.items() if len(text) > length), "")
         kind = known.get(text) or ("number" if number else wide)
-        return f"<td{_class(kind)}>{inline(text)}</td>"
+        lines = "<br>".join(map(inline, text.split("\n")))
+        return f"<td{_class(kind)}>{lines}</td>"
 
     head = "".join(
         f"<th{_class('number' * number)}>{inline(column)}</th>"
@@ -143,7 +144,7 @@ def _lead(about: str) -> str:
 
 
 def _numbers(cells: Sequence[str]) -> bool:
-    return bool(cells) and all(NUMBER.fullmatch(cell) for cell in cells)
+    return bool(cells) and all(NUMBER.fullmatch(cell.partition("\n")[0]) for cell in cells)
 
 
 def _class(name: str) -> str:

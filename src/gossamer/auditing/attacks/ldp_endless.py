@@ -4,7 +4,7 @@ Whoever hears all messages y and knows the data of a learner but for one sample 
 either of two samples: theta depends on data and messages only. So the likelihood of a transcript is a product of noise
 densities around theta(t), and between neighbours the factor of every message counts. Linear losses move theta as far
 as the recursion of `fading` says, with equality. With many exchanges all of them must go one way to show that, which
-happens too rarely to be counted (SOUNDNESS 4 measured 0.357 of 1 in 200 exchanges): attacks have two or three.
+happens too rarely to be counted (0.357 of 1 was measured in 200 exchanges): attacks have two or three.
 """
 
 from __future__ import annotations

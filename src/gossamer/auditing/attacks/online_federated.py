@@ -216,7 +216,7 @@ def shortcut(loss_class: LossClass) -> Case:
 
 
 _FACTORIZATIONS: tuple[Factorization, ...] = ("blt", "toeplitz", "tree", "independent")
-# The audit of SOUNDNESS 2. All of the claim is really lost; but at this delta 1,000,000 runs show 0.9 of it, and CI has
+# All of the claim is really lost; but at this delta 1,000,000 runs show 0.9 of it, and CI has
 # 30,000 for what is not sharp.
 _RARE: dict[str, Any] = {"rounds": 64, "budget": Budget(0.5, 1e-3)}
 

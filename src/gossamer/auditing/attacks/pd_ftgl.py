@@ -302,7 +302,7 @@ ATTACKS: tuple[Attack, ...] = (
         partial(after_gossip, "laplace", budget=PRINTED, calibration="published"),
     ),
     Attack(
-        "after gossip, three coordinates",  # the audit of SOUNDNESS 1: 36 draws have to show their signs
+        "after gossip, three coordinates",  # 36 draws have to show their signs
         "decisions of all",
         "realistic",
         partial(after_gossip, "laplace", network=LAZY_RING, exchanges=7, dim=3, budget=Budget(2.0)),

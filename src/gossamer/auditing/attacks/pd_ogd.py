@@ -72,7 +72,8 @@ def _sample(stream: Stream, step: int, learner: int) -> Block:
 def gradients(problem: Problem, decisions: jax.Array, sample: Block) -> jax.Array:
     """The clipped gradients of one sample at many decisions.
 
-    >>> gradients(problems.Linear(1), np.zeros((2, 1), np.float32), Block(np.array([[3.0]], np.float32), np.zeros(1))).shape
+    >>> sample = Block(np.array([[3.0]], np.float32), np.zeros(1))
+    >>> gradients(problems.Linear(1), np.zeros((2, 1), np.float32), sample).shape
     (2, 1)
     """
     return jax.vmap(lambda decision: problem.clipped_gradient_sum(decision, sample, CLIP))(decisions)
