@@ -106,6 +106,12 @@ class Simplex(DecisionSet):
         """The distance of two corners."""
         return 0.0 if self.dim == 1 else math.sqrt(2)
 
+    def origin(self, dim: int) -> jax.Array:
+        """The uniform one: the projection would have to be compiled to find it."""
+        start = jnp.full(dim, 1 / dim, jnp.float32)
+        self._check_dimension(start)
+        return start
+
     def _project(self, x: jax.Array) -> jax.Array:
         return project_on_simplex(x, 1.0)
 
