@@ -153,8 +153,14 @@ def _constant_factor(equation: JaxprEqn, moving: int) -> float | None:
 
 def _scan(trail: Trail, equation: JaxprEqn, operands: list[Label]) -> list[Label]:
     """Rows of this iteration are `NOW`; all other data of the block, carried or constant, are `BLOCK`."""
-    body, consts = equation.params["jaxpr"].jaxpr, equation.params["num_consts"]
-    carried = consts + equation.params["num_carry"]
+    body = equation.params["jaxpr"].jaxpr
+    # Told by their shapes, which have one axis more outside: releases of JAX name their numbers in different ways.
+    threaded = sum(
+        len(_shape(one)) == len(_shape(own)) for one, own in zip(equation.outvars, body.outvars, strict=True)
+    )
+    apart = sum(len(_shape(one)) > len(_shape(own)) for one, own in zip(equation.invars, body.invars, strict=True))
+    carried = len(equation.invars) - apart
+    consts = carried - threaded
     fixed = [one if isinstance(one.token, Lattice) else _in_every(one.touched()) for one in operands[:consts]]
     carry = [_in_every(one) for one in operands[consts:carried]]
     rows = [_row(trail, *each) for each in zip(equation.invars[carried:], operands[carried:], strict=True)]
