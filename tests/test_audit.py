@@ -581,6 +581,15 @@ def test_exit_status_1_exactly_where_a_proven_guarantee_is_contradicted(monkeypa
     assert "CONTRADICTED" in wrong.output
 
 
+def test_the_table_is_in_a_report_too(tmp_path):
+    shown = invoke("Independent", "--seed", "3", "--runs", "2000", "--out", str(tmp_path))
+    page = (tmp_path / "report.html").read_text()
+    assert shown.exit_code == 0
+    assert "Attacks on Independent" in page
+    assert page.count("below claim") >= 3
+    assert "gossamer audit Independent --seed 3" in page
+
+
 def test_an_algorithm_without_guarantee_has_nothing_to_audit():
     nothing = invoke("d_ogd", "--seed", "0")
     assert nothing.exit_code == 0

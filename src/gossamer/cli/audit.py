@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
@@ -10,10 +11,11 @@ from rich.console import Console
 from gossamer.algorithms import REGISTRY, Entry
 from gossamer.auditing import ATTACKS, MECHANISMS, ONE_RUN, Attack, Audit, ManyRuns, Method
 from gossamer.cli.kinds import LISTED, setting
+from gossamer.cli.out import report_directory
 from gossamer.cli.section import Section
 from gossamer.cli.show import say, show
 from gossamer.privacy import Guarantee
-from gossamer.reports import Table
+from gossamer.reports import Report, Table
 
 
 class Finding(NamedTuple):
@@ -31,6 +33,7 @@ def audit_command(
     runs: Annotated[int | None, typer.Option(help="Runs on each of two inputs; by default each attack's own.")] = None,
     method: Annotated[Method, typer.Option(help="Many runs on two inputs, or one with many canaries.")] = "many-runs",
     confidence: Annotated[float, typer.Option(help="Confidence of the measured bounds.")] = 0.95,
+    out: Annotated[Path | None, typer.Option(help="Write the table into an HTML report in this directory too.")] = None,
 ) -> None:
     """Attack the guarantee of an algorithm.
 
@@ -52,9 +55,14 @@ def audit_command(
             console, f"No attack on it by {method.replace('-', ' ')} is built in: docs/audits.md says how to write one."
         )
         return
+    if out is not None:
+        report_directory(out)
     findings = [carry_out(attack, runs, seed, confidence) for attack in attacks]
     show(console, table(findings), words=True)
     say(console, explanation(findings))
+    if out is not None:
+        command = f"gossamer audit {algorithm} --seed {seed} --method {method}"
+        say(console, f"Report: {report(algorithm, findings, command).write(out / 'report.html')}")
     if any(finding.audit.refutes for finding in findings):
         raise typer.Exit(1)
 
@@ -110,6 +118,13 @@ def verdict(found: Audit) -> str:
     if found.contradicts:
         return "CONTRADICTED" if found.refutes else "caught"
     return "unclear" if found.epsilon > found.claimed else "below claim"
+
+
+def report(algorithm: str, findings: list[Finding], command: str) -> Report:
+    """The same as a page; built-in attacks run on samples that they make, so it is public."""
+    title, story = f"Attacks on {algorithm}", "Each line is an attack on two inputs that differ in one unit."
+    notes = (explanation(findings),)
+    return Report(title, (story,), table(findings), {}, (), "", notes, command, public=True)
 
 
 def explanation(findings: list[Finding]) -> str:
