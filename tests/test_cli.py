@@ -525,17 +525,19 @@ def test_control_c_says_that_the_checkpoint_is_kept(tmp_path: Path, monkeypatch:
 
 def test_reproduce_says_how_far_it_is_and_what_control_c_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def some_cells(store: Store, **_: object) -> None:
-        for name in ("first", "second"):
+        for name in ("first", "second") if not store.used else ("third",):
             store.cell(name, {"name": name}, lambda: {"loss": 1.0})
-        raise KeyboardInterrupt
+        if len(store.used) == 3:
+            raise KeyboardInterrupt
 
     monkeypatch.setattr("gossamer.reproduction.paper_000.reproduce", some_cells)
     result = gossamer_("reproduce", "000", "--out", tmp_path, columns=200)
     assert result.exit_code == 130
     assert result.stderr.splitlines() == [
-        "0 cells done in 0:00, now: first ...",
-        "1 cell done in 0:00, now: second ...",
-        f"Stopped. 2 cells kept in {tmp_path / 'cells'}: the same command goes on from there.",
+        "0 of 5 figures and 0 cells done in 0:00, now: first ...",
+        "0 of 5 figures and 1 cell done in 0:00, now: second ...",
+        "1 of 5 figures and 2 cells done in 0:00, about a minute left, now: third ...",
+        f"Stopped. 3 cells kept in {tmp_path / 'cells'}: the same command goes on from there.",
     ]
 
 

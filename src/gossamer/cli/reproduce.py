@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -38,12 +39,23 @@ def reproduce(
         allowed = f"one of the figures {', '.join(map(str, module.FIGURES))}"
         raise ConfigurationError("--figure", figure, allowed, "leave it out to run everything")
     out = out or Path(f"gossamer-{paper}")
-    console, log, begun = Console(), Console(stderr=True), time.monotonic()
-    store = Store(report_directory(out, "cells"), lambda name: say(log, f"{_so_far(store, begun)}: {name} ..."))
-    plan = module.QUICK if quick else module.FULL
-    command = _command(paper, figure, quick, stand_in)
+    console, log = Console(), Console(stderr=True)
+    store = Store(
+        report_directory(out, "cells"), lambda name: say(log, f"{progress.line(len(store.used))}: {name} ...")
+    )
+    figures = module.FIGURES if figure is None else (figure,)
+    progress = Progress(len(figures))
+    options = {
+        "plan": module.QUICK if quick else module.FULL,
+        "directory": data,
+        "stand_in": stand_in,
+        "command": _command(paper, figure, quick, stand_in),
+    }
     try:
-        page = module.reproduce(store, plan=plan, figure=figure, directory=data, stand_in=stand_in, command=command)
+        for number in figures:  # first what each figure needs, to know how far it is; the page then finds it all
+            module.reproduce(store, figure=number, **options)
+            progress.done += 1
+        page = module.reproduce(store, figure=figure, **options)
     except KeyboardInterrupt:
         stopped(f"{_counted(len(store.used))} kept in {store.directory}: the same command goes on from there.")
     show(console, page.verdicts, words=True)
@@ -51,10 +63,26 @@ def reproduce(
     say(console, f"{store.computed} cells were run, {reused} were there already. Report: {page.write(out)}")
 
 
-def _so_far(store: Store, begun: float) -> str:
-    """Cells and time. What is left is not known: which cells a search needs depends on those before."""
-    minutes, seconds = divmod(round(time.monotonic() - begun), 60)
-    return f"{_counted(len(store.used))} done in {minutes}:{seconds:02}, now"
+@dataclass
+class Progress:
+    """How far a reproduction is: by figures, since which cells a search needs depends on those before.
+
+    >>> progress = Progress(5, done=2, begun=time.monotonic() - 200)
+    >>> progress.line(12)
+    '2 of 5 figures and 12 cells done in 3:20, about 5 minutes left, now'
+    """
+
+    figures: int
+    done: int = 0
+    begun: float = field(default_factory=time.monotonic)
+
+    def line(self, cells: int) -> str:
+        """What is done, and how long the rest takes if all figures take as long."""
+        spent = time.monotonic() - self.begun
+        minutes, seconds = divmod(round(spent), 60)
+        left = spent / self.done * (self.figures - self.done) / 60 if self.done else None
+        soon = "" if left is None else f"about {left:.0f} minutes left, " if left >= 1.5 else "about a minute left, "
+        return f"{self.done} of {self.figures} figures and {_counted(cells)} done in {minutes}:{seconds:02}, {soon}now"
 
 
 def _counted(cells: int) -> str:
