@@ -26,7 +26,7 @@ coverage: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench
 
-# Numbers that pages quote: written into docs/evidence/. Minutes.
+# Numbers that pages quote: docs/evidence/ is written, the other tables are printed. Minutes.
 evidence: .venv/ready
 	$(BIN)/python -W ignore -m bench.choose
 	$(BIN)/python -m bench.flow

@@ -36,8 +36,8 @@ def build(place: Path) -> Path:
     return wheel
 
 
-def follow_readme(environment: Path, place: Path) -> None:
-    """Do what the README says, in a directory that has only the examples."""
+def follow_readme(environment: Path, place: Path) -> str:
+    """Do what the README says, in a directory that has only the examples; gives what the demo prints."""
     text = (ROOT / "README.md").read_text()
     program = text.partition("```python\n")[2].partition("```")[0]
     (place / "ten_lines.py").write_text(program)
@@ -45,12 +45,13 @@ def follow_readme(environment: Path, place: Path) -> None:
     shell = text.partition("## From a file")[2].partition("```\n")[2].partition("```")[0]
     commands = [line.partition("#")[0].split() for line in shell.splitlines()]
     run(str(environment / "bin" / "python"), "ten_lines.py", cwd=place)
-    for command in [["gossamer", "demo"], *commands]:
+    for command in commands:
         run(str(environment / "bin" / command[0]), *command[1:], cwd=place)
+    return run(str(environment / "bin" / "gossamer"), "demo", cwd=place)
 
 
-def run(*command: str, cwd: Path | None = None) -> None:
-    subprocess.run(command, check=True, cwd=cwd, stdout=subprocess.DEVNULL)
+def run(*command: str, cwd: Path | None = None) -> str:
+    return subprocess.run(command, check=True, cwd=cwd, stdout=subprocess.PIPE, text=True).stdout
 
 
 if __name__ == "__main__":

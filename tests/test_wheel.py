@@ -5,6 +5,7 @@ Dependencies are those of this environment: a fresh one with all of them takes a
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -45,6 +46,10 @@ def test_readme_from_top_to_bottom(wheel: Path, tmp_path: Path) -> None:
     script.chmod(0o755)
     where = [str(environment / "bin" / "python"), "-c", "import gossamer; print(gossamer.__file__)"]
     assert str(packages) in subprocess.run(where, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
-    follow_readme(environment, tmp_path)
+    printed = follow_readme(environment, tmp_path).split()
+    table = (ROOT / "README.md").read_text().partition("| setting |")[2].partition("\n\n")[0]
+    numbers = re.findall(r"[\d.]+%|[\d.]+-[\d.]+(?=\))", table)
+    assert len(numbers) == 3 * 10
+    assert set(numbers) <= set(printed)
     assert (tmp_path / "gossamer-report" / "report.html").exists()
     assert (tmp_path / "results" / "report.html").exists()

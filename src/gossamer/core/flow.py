@@ -268,7 +268,8 @@ class Checked:
         _require_same_state(function, program, self._programs)
         trail = _followed(self, {**self._programs, function: {**self._programs[function], key: program}})
         seen, loose = _findings(self.flow, trail)
-        farther = [place for place, (moved, _) in trail.moved.items() if moved != self._trail.moved[place][0]]
+        known = {place: moved for place, (moved, _) in self._trail.moved.items()}
+        farther = [place for place, (moved, _) in trail.moved.items() if moved != known.get(place)]
         if loose != self.loose or set(seen) != set(self.seen) or farther:
             shapes = ", ".join(str(shape) for shape, _ in key[1])
             hint = "a proof holds for what was checked when the algorithm was made"
