@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from bench.tools import print_table
 from bench.workloads import length_of
 from gossamer import Budget, algorithms, problems, sets, simulate, streams, topology
-from gossamer.algorithms import block_rule
-from gossamer.algorithms.private_blocks import Coupling
+from gossamer.algorithms.blocks import block_rule
+from gossamer.algorithms.blocks.private import Coupling
 from gossamer.core import Algorithm
 from gossamer.metrics import best_decision
 from gossamer.problems import Problem

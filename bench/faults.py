@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.tools import print_table
-from gossamer.net.correspondence import Pace
-from gossamer.net.ledger import Ledger
+from gossamer.net.node.correspondence import Pace
+from gossamer.net.store.ledger import Ledger
 from tests.networks import Faults
 from tests.test_faults import CASES, FAR, LEARNERS, algorithm_of, releases, run
 

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from bench.tools import Repeated, print_table
 from gossamer import Budget, FastNoise, algorithms, simulate
-from gossamer.algorithms.online_federated import Factorization
+from gossamer.algorithms.federated.online_federated import Factorization
 from gossamer.core import Algorithm
 from gossamer.mechanisms import Factorized
 from gossamer.mechanisms.factors import Buffered

@@ -14,7 +14,7 @@ import numpy as np
 from bench.tools import Repeated, print_table
 from bench.workloads import FEDERATED_DIM, FEDERATED_LEARNERS, LOCAL_STEPS, federated
 from gossamer import simulate
-from gossamer.algorithms.online_federated import Factorization
+from gossamer.algorithms.federated.online_federated import Factorization
 
 ROUNDS = (1_000, 100_000)
 FACTORIZATIONS: tuple[Factorization, ...] = ("independent", "blt")

@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from gossamer.algorithms.fading import Fading
+from gossamer.algorithms.endless.fading import Fading
 from gossamer.core import Rate
 from gossamer.privacy import Gaussian
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bench import loops
 from gossamer import Budget, FastNoise, Rate, Run, algorithms, problems, sets, simulate, streams, topology
-from gossamer.algorithms.online_federated import Factorization
+from gossamer.algorithms.federated.online_federated import Factorization
 from gossamer.core import Algorithm, Every
 from gossamer.streams import Stream
 

@@ -19,16 +19,16 @@ import msgpack
 import numpy as np
 
 from gossamer.core import Algorithm
-from gossamer.net.agreed import config_digest, key_fingerprint, noise_of
-from gossamer.net.board import Board
-from gossamer.net.certificates import Authority, common_name
-from gossamer.net.correspondence import Pace
-from gossamer.net.ledger import Identity, Ledger
-from gossamer.net.neighbourhood import Neighbourhoods
-from gossamer.net.node import Node
-from gossamer.net.sources import from_iterable
-from gossamer.net.transport import Receive, Transport
-from gossamer.net.zenoh_link import Files, Link, ZenohTransport
+from gossamer.net.data.sources import from_iterable
+from gossamer.net.node.agreed import config_digest, key_fingerprint, noise_of
+from gossamer.net.node.correspondence import Pace
+from gossamer.net.node.neighbourhood import Neighbourhoods
+from gossamer.net.node.node import Node
+from gossamer.net.store.ledger import Identity, Ledger
+from gossamer.net.web.board import Board
+from gossamer.net.wire.certificates import Authority, common_name
+from gossamer.net.wire.transport import Receive, Transport
+from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport
 from gossamer.privacy import NoiseSource, NoiseSpec
 from gossamer.streams import Stream
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import gossamer.mechanisms
 from gossamer import Budget, ConfigurationError, DataError, PrivacyError, algorithms, problems, simulate, topology
 from gossamer.algorithms import REGISTRY
-from gossamer.algorithms.history import Picks
+from gossamer.algorithms.endless.history import Picks
 from gossamer.auditing import ATTACKS, MECHANISMS, Attack, audit, audit_release, clopper_pearson, rounded, samples
 from gossamer.auditing import replicates as running
 from gossamer.auditing.attacks.experts import both_leaves, literal_threshold, noisy_max

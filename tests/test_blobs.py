@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.net import blobs, ledger
-from gossamer.net.blobs import LARGE, Space
-from gossamer.net.ledger import Identity, Ledger, LedgerError
-from gossamer.net.sealing import Sealer
-from gossamer.net.transport import ALL
+from gossamer.net.store import blobs, ledger
+from gossamer.net.store.blobs import LARGE, Space
+from gossamer.net.store.ledger import Identity, Ledger, LedgerError
+from gossamer.net.store.sealing import Sealer
+from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Guarantee, Pure
 
 KEEP = 3

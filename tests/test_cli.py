@@ -187,7 +187,7 @@ def test_same_seed_same_numbers_and_another_seed_others(small: Path) -> None:
 def test_the_file_is_the_call(small: Path) -> None:
     problem, stream = gossamer.problems.Logistic(3), gossamer.streams.smooth_cycle_logistic(4, 3, seed=1)
     ring = gossamer.topology.ring(4)
-    algorithm = gossamer.algorithms.noisy_ogd(problem, ring, step=gossamer.Rate(0.5), scale=0.1)
+    algorithm = gossamer.algorithms.descent.noisy_ogd(problem, ring, step=gossamer.Rate(0.5), scale=0.1)
     np.testing.assert_array_equal(
         load(small).run().losses, gossamer.simulate(algorithm, stream, 20, seed=0, progress=False).losses
     )

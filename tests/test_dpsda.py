@@ -31,10 +31,10 @@ from gossamer import (
     topology,
 )
 from gossamer.algorithms import dpsda_c, dpsda_ps
-from gossamer.algorithms.dpsda_c import corollary_1, theorem_3
-from gossamer.algorithms.dpsda_ps import corollary_2, theorem_5
-from gossamer.algorithms.dual_averaging import reach, smallest_mass
-from gossamer.algorithms.schedules import Lagged
+from gossamer.algorithms.authoring import Lagged
+from gossamer.algorithms.coordinates.dpsda_c import corollary_1, theorem_3
+from gossamer.algorithms.coordinates.dpsda_ps import corollary_2, theorem_5
+from gossamer.algorithms.coordinates.dual_averaging import reach, smallest_mass
 from gossamer.auditing.attacks.dpsda import NETWORKS
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.core import Rate

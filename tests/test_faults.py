@@ -23,14 +23,14 @@ import pytest
 
 from gossamer import Budget, topology
 from gossamer.core import Algorithm
-from gossamer.net.agreed import block_at, noise_of, prepared
-from gossamer.net.correspondence import Pace
-from gossamer.net.gossip import Accelerated, Averaging, Gossip, after_step
-from gossamer.net.ledger import Row
-from gossamer.net.neighbourhood import Neighbourhoods
-from gossamer.net.participant import Participant
-from gossamer.net.samples import block_of
-from gossamer.net.transport import ALL
+from gossamer.net.data.samples import block_of
+from gossamer.net.node.agreed import block_at, noise_of, prepared
+from gossamer.net.node.correspondence import Pace
+from gossamer.net.node.gossip import Accelerated, Averaging, Gossip, after_step
+from gossamer.net.node.neighbourhood import Neighbourhoods
+from gossamer.net.node.participant import Participant
+from gossamer.net.store.ledger import Row
+from gossamer.net.wire.transport import ALL
 from gossamer.topology import Topology
 from tests import instances
 from tests.networks import Faults, Hub, Member, repeatable, run_all

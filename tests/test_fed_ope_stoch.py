@@ -20,8 +20,8 @@ from scipy import stats
 
 from gossamer import Budget, ConfigurationError, PrivacyError, problems, sets, simulate, streams
 from gossamer.algorithms import fed_ope_stoch, summed
-from gossamer.algorithms.fed_ope_stoch import Setting
-from gossamer.algorithms.frank_wolfe_trees import Leaf
+from gossamer.algorithms.experts.fed_ope_stoch import Setting
+from gossamer.algorithms.experts.frank_wolfe_trees import Leaf
 from gossamer.core import Federation, Now
 from gossamer.metrics import expert_regret
 from gossamer.privacy import FastNoise

@@ -19,8 +19,8 @@ from scipy import stats
 
 from gossamer import Budget, ConfigurationError, DataError, PrivacyError, problems, simulate, streams
 from gossamer.algorithms import fed_svt, follow_the_leader, summed
-from gossamer.algorithms.experts import loss_bits
-from gossamer.algorithms.fed_svt import most_changes
+from gossamer.algorithms.experts.clients import loss_bits
+from gossamer.algorithms.experts.fed_svt import most_changes
 from gossamer.core import Federation
 from gossamer.metrics import expert_regret
 from gossamer.privacy import FastNoise

@@ -17,7 +17,7 @@ from gossamer.core import Algorithm, Every, Federation, Learner, Now, Phases, Ra
 from gossamer.core.flow import Guarded
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, Mechanism, TreeSum
-from gossamer.net.participant import Participant
+from gossamer.net.node.participant import Participant
 from gossamer.privacy import Assumption, Clip, Guarantee, NoiseSpec, Pure, Scale, Sensitivity, Unit, declared
 from gossamer.privacy.marks import marked
 from gossamer.problems import Block

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from gossamer.errors import ConfigurationError, NetworkError
-from gossamer.net.frames import LARGEST, REASONS, VERSION, Format, Frame, FrameError, Leaf
+from gossamer.net.wire.frames import LARGEST, REASONS, VERSION, Format, Frame, FrameError, Leaf
 from tests.networks import padded
 
 NETWORK, CONFIG = bytes(range(16)), bytes(range(100, 132))

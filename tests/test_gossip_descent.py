@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 
 from gossamer import Clip, ConfigurationError, PrivacyError, problems, sets, simulate, topology
 from gossamer.algorithms import dsgd, pdop
-from gossamer.algorithms.gossip_descent import worst_sample
-from gossamer.algorithms.schedules import Geometric, Growth
+from gossamer.algorithms.authoring import Geometric, Growth
+from gossamer.algorithms.descent.gossip_descent import worst_sample
 from gossamer.core import Rate
 from tests.instances import QUIET, Given
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from gossamer import Budget, Clip, ConfigurationError, PrivacyError, problems, sets, simulate, topology
-from gossamer.algorithms import hidden as hidden_state
 from gossamer.algorithms import ldp_endless
-from gossamer.algorithms.endless_theorems import Setting
-from gossamer.algorithms.fading import Fading, Rounding, Trace, Views
-from gossamer.algorithms.history import COUNTED, Exact, Statistics, least_squares_sums, slope_error
+from gossamer.algorithms.endless import hidden as hidden_state
+from gossamer.algorithms.endless.fading import Fading, Rounding, Trace, Views
+from gossamer.algorithms.endless.history import COUNTED, Exact, Statistics, least_squares_sums, slope_error
+from gossamer.algorithms.endless.theorems import Setting
 from gossamer.auditing.attacks import ldp_endless as attacks
 from gossamer.core import Now, Rate
 from gossamer.privacy import Gaussian, Sensitivity, Unit
@@ -533,8 +533,8 @@ def test_a_long_sum_is_bounded_and_not_by_much(step, coupling, order, sizes, gro
     fading = Fading(Rate(*step), Rate(*coupling), 0.6, 2.0, 0.25, rounding=rounding)
     whole = fading.total(order, growth, 2**17)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gossamer.algorithms.fading._DIRECT", 0)
-        patch.setattr("gossamer.algorithms.fading._LAST", 2**13)
+        patch.setattr("gossamer.algorithms.endless.fading._DIRECT", 0)
+        patch.setattr("gossamer.algorithms.endless.fading._LAST", 2**13)
         try:
             bound = fading.total(order, growth, 2**17)
         except PrivacyError:

@@ -26,12 +26,12 @@ from typer.testing import CliRunner
 from gossamer.cli.commands import Commands
 from gossamer.cli.ledger import ledger as commands
 from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
-from gossamer.net.chain import Row
-from gossamer.net.database import place
-from gossamer.net.ledger import Identity, Ledger, LedgerError, Spent
-from gossamer.net.sealing import Sealer
-from gossamer.net.transport import ALL
-from gossamer.net.witness import Mark, Witness, default_witness
+from gossamer.net.store.chain import Row
+from gossamer.net.store.database import place
+from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Spent
+from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.witness import Mark, Witness, default_witness
+from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Approximate, BoundedRange, Gaussian, Guarantee, Pure, compose, no_guarantee
 from gossamer.privacy.accounting import sampler_share
 
@@ -704,10 +704,10 @@ def test_bad_sealing_keys(key):
 CRASHES = """
     import os, random, signal, sys, time
     from pathlib import Path
-    from gossamer.net import blobs, ledger as module
-    from gossamer.net.ledger import Identity, Ledger, Spent
-    from gossamer.net.transport import ALL
-    from gossamer.net.witness import Witness
+    from gossamer.net.store import blobs, ledger as module
+    from gossamer.net.store.ledger import Identity, Ledger, Spent
+    from gossamer.net.wire.transport import ALL
+    from gossamer.net.store.witness import Witness
     from gossamer.privacy import Guarantee, Pure
 
     folder, kills, blobs.LARGE = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

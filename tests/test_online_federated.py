@@ -19,8 +19,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
 from gossamer import Budget, Clip, ConfigurationError, PrivacyError, algorithms, problems, sets, simulate
-from gossamer.algorithms.online_federated import LocalSteps
-from gossamer.algorithms.round_sum import round_sum
+from gossamer.algorithms.federated.online_federated import LocalSteps
+from gossamer.algorithms.federated.round_sum import round_sum
 from gossamer.auditing.attacks.online_federated import Repelling
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.core import Federation, Now, Rate

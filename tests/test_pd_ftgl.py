@@ -29,8 +29,8 @@ from gossamer import (
     streams,
     topology,
 )
-from gossamer.algorithms import block_rule
-from gossamer.algorithms.block_rule import Modes
+from gossamer.algorithms.blocks import block_rule
+from gossamer.algorithms.blocks.block_rule import Modes
 from gossamer.auditing.attacks.pd_ftgl import after_gossip
 from gossamer.core import Now
 from gossamer.privacy import FastNoise, Unit, accounting

@@ -25,7 +25,7 @@ from tests.test_network import BUDGETS, CHANGING, GOSSIPING, prepared
 
 FILE = Path(__file__).parent / "recorded.json"
 SHAPES = {**{name: (name, {}) for name in REGISTRY}, **FORMS}
-NOISE_OF = "gossamer.net.node.noise_of"
+NOISE_OF = "gossamer.net.node.node.noise_of"
 
 
 def digest(*arrays):
@@ -45,9 +45,11 @@ def simulated(case, **options):
     import jax
 
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(dict(run.transcript))]
-    return digest(*leaves, np.asarray(run.losses)) + " " + digest(*[
-        np.asarray([scale.value for scale in scales]) for _, scales in sorted(algorithm.scales.items())
-    ])
+    return (
+        digest(*leaves, np.asarray(run.losses))
+        + " "
+        + digest(*[np.asarray([scale.value for scale in scales]) for _, scales in sorted(algorithm.scales.items())])
+    )
 
 
 def fixed_noise(algorithm, key, run):

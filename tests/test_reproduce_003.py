@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gossamer import algorithms, metrics, problems, simulate
-from gossamer.algorithms import fading
+from gossamer.algorithms.endless import fading
 from gossamer.auditing.dlg import Reconstruction
 from gossamer.cli import app
 from gossamer.core import Algorithm, Rate

@@ -31,15 +31,15 @@ from gossamer.algorithms import REGISTRY
 from gossamer.cli import app
 from gossamer.cli.config import make_algorithm
 from gossamer.core import Algorithm
-from gossamer.net.agreed import prepared
-from gossamer.net.certificates import Authority, common_name
-from gossamer.net.correspondence import Pace
-from gossamer.net.directory import NodeDirectory
-from gossamer.net.frames import REASONS, VERSION
-from gossamer.net.launch import launch
-from gossamer.net.ledger import LedgerError
-from gossamer.net.transport import Receive, Transport
-from gossamer.net.zenoh_link import Files, Link
+from gossamer.net.node.agreed import prepared
+from gossamer.net.node.correspondence import Pace
+from gossamer.net.node.directory import NodeDirectory
+from gossamer.net.node.launch import launch
+from gossamer.net.store.ledger import LedgerError
+from gossamer.net.wire.certificates import Authority, common_name
+from gossamer.net.wire.frames import REASONS, VERSION
+from gossamer.net.wire.transport import Receive, Transport
+from gossamer.net.wire.zenoh_link import Files, Link
 from tests import instances
 from tests.networks import Hub, Member, free_range, padded, repeatable, run_all, until, zenoh_transports
 from tests.test_faults import Ran, head, warm

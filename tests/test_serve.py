@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from gossamer.errors import ConfigurationError, DataError, NetworkError
-from gossamer.net import board as board_module
-from gossamer.net import serve
-from gossamer.net.board import ALLOWED, DROPS, EVENTS, Board
-from gossamer.net.frames import REASONS
-from gossamer.net.serve import Endpoint
-from gossamer.net.sources import from_iterable
-from gossamer.net.spending import Refusal
+from gossamer.net.data.sources import from_iterable
+from gossamer.net.node.spending import Refusal
+from gossamer.net.web import board as board_module
+from gossamer.net.web import serve
+from gossamer.net.web.board import ALLOWED, DROPS, EVENTS, Board
+from gossamer.net.web.serve import Endpoint
+from gossamer.net.wire.frames import REASONS
 from gossamer.privacy import Guarantee, Pure
 from gossamer.problems import LeastSquares, Logistic, Softmax, small_cnn
 

@@ -21,10 +21,11 @@ from typer.testing import CliRunner
 
 from gossamer.cli import app
 from gossamer.errors import ConfigurationError, DataError
-from gossamer.net import followed, launch, sources
-from gossamer.net.followed import FollowedFile
-from gossamer.net.samples import block_of, sample_of_json
-from gossamer.net.sources import StandardInput, from_iterable
+from gossamer.net.data import followed, sources
+from gossamer.net.data.followed import FollowedFile
+from gossamer.net.data.samples import block_of, sample_of_json
+from gossamer.net.data.sources import StandardInput, from_iterable
+from gossamer.net.node import launch
 from gossamer.problems import Experts, LeastSquares, Linear, Logistic, Softmax, small_cnn
 
 TWO = Logistic(2)
@@ -237,7 +238,7 @@ def test_the_command_line_names_files_of_the_working_directory(tmp_path, monkeyp
         named.append(data)
         raise ConfigurationError("data", "this test", "no node")
 
-    monkeypatch.setattr("gossamer.net.directory.NodeDirectory", Mock())
+    monkeypatch.setattr("gossamer.net.node.directory.NodeDirectory", Mock())
     monkeypatch.setattr("gossamer.cli.network.make_algorithm", Mock())
     monkeypatch.setattr(sys.modules[launch.__module__], "launch", refuse)
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")  # left as it is in this process
@@ -533,7 +534,7 @@ def test_a_stream_that_breaks_ends():
 
 def test_a_process_ends_while_its_input_is_open():
     program = (
-        "from gossamer.net.sources import StandardInput; from gossamer.problems import Logistic; import time\n"
+        "from gossamer.net.data.sources import StandardInput; from gossamer.problems import Logistic; import time\n"
         "source = StandardInput(Logistic(1))\n"
         "while not source.take(1): time.sleep(0.01)\n"
         "print('taken', flush=True)"

@@ -21,10 +21,10 @@ from cryptography import x509
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from gossamer.errors import ConfigurationError, NetworkError
-from gossamer.net import zenoh_link
-from gossamer.net.addresses import address_of, parts_of
-from gossamer.net.certificates import Authority, common_name
-from gossamer.net.zenoh_link import LONGEST_MESSAGE, Files, Link, ZenohTransport
+from gossamer.net.wire import zenoh_link
+from gossamer.net.wire.addresses import address_of, parts_of
+from gossamer.net.wire.certificates import Authority, common_name
+from gossamer.net.wire.zenoh_link import LONGEST_MESSAGE, Files, Link, ZenohTransport
 from tests.networks import until
 
 zenoh = pytest.importorskip("zenoh")
@@ -309,7 +309,7 @@ def test_close_ends_all_threads(files: dict[int | str, Files]) -> None:
 UNCLOSED = """
 import sys, time
 from pathlib import Path
-from gossamer.net.zenoh_link import Files, Link, ZenohTransport
+from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport
 here, papers = sys.argv[1:3], [Files(*map(Path, sys.argv[i : i + 3])) for i in (3, 6)]
 both = [ZenohTransport(Link("5eed", i, here[i], {1 - i: here[1 - i]}, papers[i])) for i in range(2)]
 for transport in both:

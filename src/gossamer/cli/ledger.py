@@ -15,12 +15,12 @@ from rich.console import Console
 
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.net.books import Book, checked_book, distinct, open_book, own_witness
-from gossamer.net.chain import Spent
-from gossamer.net.costs import Cost, added_up, cost_of, own_of, units_of
-from gossamer.net.export import Export, export
-from gossamer.net.sealing import Sealer
-from gossamer.net.witness import default_witness
+from gossamer.net.node.costs import Cost, added_up, cost_of, own_of, units_of
+from gossamer.net.store.books import Book, checked_book, distinct, open_book, own_witness
+from gossamer.net.store.chain import Spent
+from gossamer.net.store.export import Export, export
+from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.witness import default_witness
 from gossamer.privacy import compose
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table

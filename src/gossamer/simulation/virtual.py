@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.algorithms.online_federated import LocalSteps
+from gossamer.algorithms.federated.online_federated import LocalSteps
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.privacy import Clip, FastNoise, NoiseSource, SecureNoise

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from gossamer import problems, streams, topology
 from gossamer.algorithms import dpsda_c, dpsda_ps
-from gossamer.algorithms.dual_averaging import NAME, DualAveraging, Releaked, TightDual
+from gossamer.algorithms.coordinates.dual_averaging import NAME, DualAveraging, Releaked, TightDual
 from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gossamer import problems, topology
 from gossamer.algorithms import dp_push_sum_dual_averaging, dp_subgradient_rescaling
-from gossamer.algorithms.dp_subgradient_rescaling import Rescaled, TightRescaled
+from gossamer.algorithms.coordinates.dp_subgradient_rescaling import Rescaled, TightRescaled
 from gossamer.auditing.attacks.base import Attack, Case, samples
 from gossamer.auditing.attacks.dpsda import DualRule, Pair, Rule, exact_loss, transcript_ratio
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from gossamer import problems, sets
 from gossamer.algorithms import fed_ope_stoch, fed_svt, shrinking_dartboard
-from gossamer.algorithms.fed_svt import Draws
-from gossamer.algorithms.shared_selections import SharedFlip, Spread
-from gossamer.algorithms.shrinking_dartboard import Keeping
+from gossamer.algorithms.experts.fed_svt import Draws
+from gossamer.algorithms.experts.shared_selections import SharedFlip, Spread
+from gossamer.algorithms.experts.shrinking_dartboard import Keeping
 from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
 from gossamer.auditing.attacks.mechanisms import ONE_SCORE, _laplace_below
 from gossamer.auditing.attacks.pd_ftgl import strategy

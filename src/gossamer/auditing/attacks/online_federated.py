@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from gossamer import problems
 from gossamer.algorithms import online_federated
-from gossamer.algorithms.online_federated import Factorization
-from gossamer.algorithms.round_sum import LossClass
+from gossamer.algorithms.federated.online_federated import Factorization
+from gossamer.algorithms.federated.round_sum import LossClass
 from gossamer.auditing.attacks.base import Attack, Case, samples
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, gradients

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from gossamer import problems, sets, topology
 from gossamer.algorithms import pd_ftgl, pd_ocg
-from gossamer.algorithms.blocks import BeforeGossip, BlockLearner
-from gossamer.algorithms.private_blocks import Aggregation
+from gossamer.algorithms.blocks.learner import BeforeGossip, BlockLearner
+from gossamer.algorithms.blocks.private import Aggregation
 from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
 from gossamer.auditing.attacks.mechanisms import dense
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gossamer.algorithms.pd_ocg import projection_free_block
+from gossamer.algorithms.blocks.pd_ocg import projection_free_block
 from gossamer.core import Algorithm
 from gossamer.metrics import average_loss
 from gossamer.reproduction.claims import Estimate

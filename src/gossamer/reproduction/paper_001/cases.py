@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossamer import algorithms, data, problems, streams
-from gossamer.algorithms.online_federated import Factorization
+from gossamer.algorithms.federated.online_federated import Factorization
 from gossamer.core import Algorithm, Learner, Now
 from gossamer.errors import DataError
 from gossamer.privacy import Budget, NoiseSpec

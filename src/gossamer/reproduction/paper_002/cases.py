@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import algorithms, data, problems, topology
-from gossamer.algorithms.dpsda import Aggregation
+from gossamer.algorithms.coordinates.dpsda import Aggregation
 from gossamer.core import Algorithm, Rate
 from gossamer.errors import DataError
 from gossamer.privacy import Budget

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from gossamer import algorithms, data, problems, sets, streams, topology
-from gossamer.algorithms.fading import Fading, Views
-from gossamer.algorithms.gossip_descent import Descent, worst_sample
-from gossamer.algorithms.schedules import Geometric, Growth
+from gossamer.algorithms.authoring import Geometric, Growth
+from gossamer.algorithms.descent.gossip_descent import Descent, worst_sample
+from gossamer.algorithms.endless.fading import Fading, Views
 from gossamer.core import Algorithm, Public, Rate
 from gossamer.errors import DataError
 from gossamer.privacy import Budget, Clip, Unit, no_guarantee

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from gossamer.algorithms.schedules import Share
+from gossamer.algorithms.authoring import Share
 from gossamer.auditing.dlg import dlg
 from gossamer.core import Algorithm
 from gossamer.errors import GossamerError

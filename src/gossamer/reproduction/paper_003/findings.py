@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from gossamer.algorithms.endless_theorems import Setting
-from gossamer.algorithms.fading import Fading
+from gossamer.algorithms.endless.fading import Fading
+from gossamer.algorithms.endless.theorems import Setting
 from gossamer.errors import PrivacyError
 from gossamer.problems import Problem
 from gossamer.reproduction.claims import NOT_RUN, Claim, Estimate, Finding, about, below, reaches

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer.algorithms.fading import Fading
+from gossamer.algorithms.endless.fading import Fading
 from gossamer.reports import Table
 from gossamer.reproduction.claims import ONE_STREAM, RULES, Claim, Estimate, claims_table, verdicts_table
 from gossamer.reproduction.drawing import Curve, Panel

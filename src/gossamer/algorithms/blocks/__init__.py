@@ -1,0 +1,1 @@
+"""Gossip in blocks: follow-the-leader and conditional gradients, exact and private (paper 000)."""

@@ -1,0 +1,136 @@
+"""PD-OCG: private decentralised online conditional gradient (paper 000, Algorithms 3 and 4).
+
+PD-FTGL with a linear oracle in place of the projection. Gossip and noise are those of `pd_ftgl`, but for L' <= L steps
+of gossip a block; decisions follow from the dual one block later, so that the oracle is called while the block is
+played:
+
+    x_i(1) = x_i(2) = 0
+    F_{z,i}(x)  = <zhat_i(z-1), x> + (alpha (z-2) L + 2h)/2 |x|^2                                                 (9)
+    x_i(z+1)    = CG(K, L, F_{z,i}, x_i(z)):     L times     v = argmin_{v in K} <grad F(x), v>                (Alg. 4)
+                                                             s = argmin_{0 <= s <= 1} F(x + s (v - x))
+                                                             x = x + s (v - x)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gossamer.algorithms.authoring import require_oracle
+from gossamer.algorithms.blocks.learner import ConditionalGradient
+from gossamer.algorithms.blocks.private import Aggregation, Calibration, Coupling, NoiseAt, Setting
+from gossamer.checks import check_count
+from gossamer.core import Algorithm
+from gossamer.mechanisms import AdditiveLaw
+from gossamer.privacy import Budget, Clip
+from gossamer.problems import Problem
+from gossamer.topology import Topology, accelerated_block
+
+
+def pd_ocg(
+    problem: Problem,
+    topology: Topology,
+    *,
+    horizon: int,
+    budget: Budget | Sequence[Budget],
+    clip: float | Clip,
+    noise: AdditiveLaw = "laplace",
+    noise_at: NoiseAt | None = None,
+    gossip: Coupling | None = None,
+    aggregation: Aggregation | None = None,
+    strong_convexity: float = 0.0,
+    block: int | None = None,
+    gossip_steps: int | None = None,
+    regularization: float = 1.0,
+    calibration: Calibration = "tight",
+) -> Algorithm:
+    """Private decentralised online conditional gradient: `pd_ftgl` without projections.
+
+    Args:
+        problem: loss and decision set, which needs a linear oracle: it must be bounded.
+        topology: who hears whom; as for `pd_ftgl`.
+        horizon: the steps that will be played at most, T.
+        budget: for the whole horizon; before gossip also one for each learner.
+        clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm, G.
+        noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta.
+        noise_at: "before-gossip" or "after-gossip", as for `pd_ftgl`.
+        gossip: "coupled" or "decoupled", as for `pd_ftgl`.
+        aggregation: "tree", "toeplitz", "blt" or "independent"; None takes the one with the smallest bound on regret.
+        strong_convexity: alpha of every sample's loss.
+        block: L, steps and oracle calls a block; None takes that of Corollary 3.10, sqrt(T), or 3.11,
+            (T / ln T)^(2/3), for strongly convex losses.
+        gossip_steps: L', steps of gossip a block, at most L; None takes eq. (10), or L where that is less or nothing is
+            known.
+        regularization: multiplies h: the best one by `block_rule`, that of Corollary 3.10
+            (published), or alpha L (strongly convex, Corollary 3.11).
+        calibration: "tight" is the smallest noise that we can prove; "published" is as printed.
+
+    >>> from gossamer import problems, sets, topology
+    >>> problem = problems.Logistic(4, feature_bound=1.0, domain=sets.L1Ball(3.0))
+    >>> algorithm = pd_ocg(problem, topology.complete(8), horizon=10_000, budget=Budget(1.0), clip=1.0)
+    >>> algorithm.schedule, algorithm.mixing.steps
+    (Every(block=100), 55)
+    """
+    require_oracle(problem)
+    setting = Setting.of(
+        "pd_ocg",
+        problem,
+        topology,
+        horizon=horizon,
+        budget=budget,
+        clip=clip,
+        noise=noise,
+        noise_at=noise_at,
+        gossip=gossip,
+        aggregation=aggregation,
+        strong_convexity=strong_convexity,
+        regularization=regularization,
+        calibration=calibration,
+    )
+    length = projection_free_block(setting.horizon, strong_convexity) if block is None else check_count("block", block)
+    update = ConditionalGradient(length)
+    needed = _gossip_steps(setting)
+    steps = min(length, needed) if gossip_steps is None else check_count("gossip_steps", gossip_steps, most=length)
+    chosen = setting.choose([length], aggregation, update, steps)
+    if not setting.published:
+        return setting.algorithm(chosen, update, h=None, corollary=None)
+    corollary = corollary_3_11 if strong_convexity else corollary_3_10
+    h, bound = corollary(setting, length)
+    as_printed = block is None and gossip_steps is None and needed <= length and setting.semidefinite
+    return setting.algorithm(chosen, update, h=h, corollary=bound if as_printed else None)
+
+
+def projection_free_block(horizon: int, strong_convexity: float) -> int:
+    """The block of Corollaries 3.10 and 3.11: sqrt(T), or (T / ln T)^(2/3) for strongly convex losses.
+
+    >>> projection_free_block(150_000, 0.0), projection_free_block(10_000, 0.1)
+    (387, 105)
+    """
+    length = (horizon / math.log(horizon)) ** (2 / 3) if strong_convexity and horizon > 1 else math.sqrt(horizon)
+    return max(1, int(length))
+
+
+def _gossip_steps(setting: Setting) -> int:
+    """Eq. (10), which the corollaries assume to be at most L; as many as there are steps where it says nothing."""
+    if setting.topology.learners == 1:
+        return 1
+    return accelerated_block(setting.topology, setting.horizon) if setting.mixes_as_known else setting.horizon
+
+
+def corollary_3_10(setting: Setting, block: int) -> tuple[float, float]:
+    """The h and the bound on E[R_{T,i}] of Corollary 3.10: convex losses."""
+    n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
+    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
+    noise = 4 * n * d * G * R * T**0.25 * (2 + math.log2(T)) ** 2 / epsilon
+    return math.sqrt(15 * block * T) * G / R, 21 * n * G * R * T**0.75 + noise
+
+
+def corollary_3_11(setting: Setting, block: int) -> tuple[float, float]:
+    """The h and the bound of Corollary 3.11: strongly convex losses."""
+    n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
+    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
+    alpha, log, power = setting.strong_convexity, math.log(T), T ** (2 / 3)
+    lag = 36 * n * G * power * (log ** (-2 / 3) + log ** (1 / 3)) * (G + 2 * alpha * R) / alpha
+    inexact = n * alpha * R**2 * power * log ** (-2 / 3) + 12 * n * G * R * power * log ** (1 / 3)
+    noise = 27 * n * d * G * (G + alpha * R) * (2 + math.log2(T)) ** 3 / (alpha * epsilon)
+    return alpha * block, lag + inexact + noise

@@ -1,0 +1,340 @@
+"""Dual averaging with noised duals: what DPSDA (paper 002) and DPPS (Han et al.) share.
+
+A node adds `weight` times its gradient to a dual that gossip spreads, and decides from what it holds.
+
+tight        v_i(t) = weight * clip( grad f_t(y_i(t)) on the coordinates of i ) + noise_i(t)          released once
+             h_i(t+1) = v_i(t) + sum_j P_ij h_j(t),     w_i(t+1) = sum_j P_ij w_j(t)                  sent
+             y_i(t+1) = Pi( h_i(t+1) / w_i(t+1), alpha(t) )                                           played
+
+published    z_i(t+1) = weight * u_i(t) + sum_j P_ij h_j(t),     h_i(t+1) = z_i(t+1) + noise_i(t+1)   sent
+             y_i(t+1) = Pi( z_i(t+1) / w_i(t+1), alpha(t) )                                           played, not noised
+
+Pi(z, a) = argmin_{x in K} <z, x> + |x|^2 / (2 a) = Proj_K(-a z). Masses w are 1 where weights are doubly stochastic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossamer.checks import check_count
+from gossamer.core import Learner, Now, Public
+from gossamer.errors import ConfigurationError
+from gossamer.mechanisms import Additive, Independent
+from gossamer.privacy import Clip, NoiseSpec, Sensitivity, declared
+from gossamer.problems import Block, Problem, clipped
+from gossamer.topology import PushSum, Topology
+from gossamer.topology.weights import describe_cut
+
+NAME = "dual"
+ERROR = "error"
+Own = Literal["exact", "gossip"]
+_FEW_PLACES = 4
+_STACKED = "one unit moves the clipped part of every node by twice the clip, times their number, and all parts together"
+
+
+class State(NamedTuple):
+    """What a node remembers.
+
+    Attributes:
+        y: the decision in play.
+        heard: the mixed duals last heard, with their mass where the network is directed.
+        own: the sum of all that it added to the dual itself.
+        gradient: of the batch just seen, times the weight.
+        places: the coordinates of the decision that it controls, padded.
+        private: the mechanism's state.
+    """
+
+    y: jax.Array
+    heard: Any
+    own: jax.Array
+    gradient: jax.Array
+    places: jax.Array
+    private: Any
+
+
+@dataclass(frozen=True)
+class DualAveraging(Learner):
+    """One node without noise, and what the private forms share.
+
+    Attributes:
+        problem: loss and decision set.
+        clip: of what a sample, or the whole batch, adds; None: no clipping.
+        blocks: the coordinates that each node controls; empty where every node controls all.
+        weight: n for DPSDA, so that the average of all duals is the sum of the gradients.
+        push: whether messages carry a mass.
+        whole: whether the batch's gradient is clipped, and not that of each sample.
+        batch: samples of a batch.
+        own: "exact": on its own coordinates a node uses the sum of what it added, which gossip only converges to.
+        error: whether gradients come with an error of the environment's.
+    """
+
+    problem: Problem
+    clip: Clip | None
+    _: KW_ONLY
+    blocks: tuple[tuple[int, ...], ...] = ()
+    weight: float = 1.0
+    push: bool = False
+    whole: bool = False
+    batch: int = 1
+    own: Own = "gossip"
+    error: bool = False
+
+    released = frozenset({"y"})
+
+    @property
+    def width(self) -> int:
+        """The coordinates of the node that controls most."""
+        return max(map(len, self.blocks)) if self.blocks else self.problem.dim
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """Errors of the gradients, where there are any."""
+        return {ERROR: NoiseSpec("gaussian", (self.width,), "speak")} if self.error else {}
+
+    def init(self, identity: jax.Array) -> State:
+        """Duals start at zero."""
+        dim, width = self.problem.dim, self.width
+        heard = jnp.zeros(dim)
+        padded = np.array([block + (dim,) * (width - len(block)) for block in self.blocks], np.int32)
+        return State(
+            y=jnp.asarray(self.problem.initial_decision()),
+            heard=PushSum(heard, jnp.ones(())) if self.push else heard,
+            own=jnp.zeros(width),
+            gradient=jnp.zeros(width),
+            places=jnp.asarray(padded)[identity] if self.blocks else jnp.zeros(0, jnp.int32),
+            private=self._start(),
+        )
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """y_i(t), of which the node's own coordinates are played."""
+        return state.y
+
+    def learn(self, state: State, block: Block, now: Now) -> State:
+        """The node's own part of the clipped gradient at y_i(t), times the weight."""
+        rows = block.x.shape[0]
+        if rows != self.batch:
+            raise ConfigurationError("stream", f"batches of {rows}", f"batches of {self.batch}, as `batch` says")
+        places, clip = state.places if self.blocks else None, None if self.whole else self.clip
+        gradient = self.problem.clipped_data_gradient_sum(state.y, block, clip, places)
+        if self.whole:
+            gradient = gradient if self.clip is None else clipped(gradient, self.clip)
+        return state._replace(gradient=self.weight * gradient)
+
+    def speak(self, state: State, now: Now) -> tuple[Any, State]:
+        """The dual with what is new, and the decision it gives."""
+        added, private = self._release(state, now)
+        added = added + self._without_data(state, now)
+        own, dual = state.own + added, self._add(state, added)
+        y = self._decide(state, dual, own, now)
+        return dual, state._replace(y=y, own=own, private=private)
+
+    def listen(self, state: State, heard: Any) -> State:
+        """sum_j P_ij of what was said."""
+        return state._replace(heard=heard)
+
+    def _start(self) -> Any:
+        return ()
+
+    def _release(self, state: State, now: Now) -> tuple[jax.Array, Any]:
+        return state.gradient, state.private
+
+    def _without_data(self, state: State, now: Now) -> jax.Array | float:
+        """The part of a gradient that no data enter: regularisation, and the error of the environment."""
+        rest: jax.Array | float = 0.0
+        if self.problem.l2:
+            part = jnp.take(state.y, state.places, mode="fill", fill_value=0) if self.blocks else state.y
+            rest = self.weight * self.batch * self.problem.l2 * part
+        return rest + self.weight * now.noise[ERROR] if self.error else rest
+
+    def _add(self, state: State, added: jax.Array) -> Any:
+        dual = state.heard.value if self.push else state.heard
+        # A scatter, which is written down: what gossip reads several times must not be computed as often.
+        dual = dual.at[state.places].add(added, mode="drop") if self.blocks else dual + added
+        return state.heard._replace(value=dual) if self.push else dual
+
+    def _decide(self, state: State, dual: Any, own: jax.Array, now: Now) -> jax.Array:
+        average = dual.ratio() if self.push else dual
+        if self.own == "exact":
+            average = _with_parts(average, state.places, own / self.weight)
+        return self.problem.domain.project(-now.public["step"] * average)
+
+
+@dataclass(frozen=True)
+class TightDual(DualAveraging):
+    """Releases what it adds once, through a mechanism; all that is sent or played is a function of releases."""
+
+    mechanism: Additive
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One vector on the own coordinates, and errors."""
+        return {**self.mechanism.noise(used_in="speak"), **super().noise}
+
+    def _start(self) -> Any:
+        return self.mechanism.init()
+
+    def _release(self, state: State, now: Now) -> tuple[jax.Array, Any]:
+        gradient = declared(state.gradient, _STACKED) if self.blocks else state.gradient
+        return self.mechanism.increment(state.private, gradient, now.noise, now.grid)
+
+
+@dataclass(frozen=True)
+class PublishedDual(DualAveraging):
+    """Sends every dual with noise on all coordinates, and decides without it: none of its fields is released."""
+
+    mechanism: Independent
+
+    released = frozenset()
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One vector on all coordinates, and errors."""
+        return {**self.mechanism.noise(used_in="speak"), **super().noise}
+
+    def _start(self) -> Any:
+        return self.mechanism.init()
+
+    def speak(self, state: State, now: Now) -> tuple[Any, State]:
+        """h_i(t+1) = z_i(t+1) + noise, and y_i(t+1) from z_i(t+1)."""
+        said, state = super().speak(state, now)
+        dual = said.value if self.push else said
+        noised, private = self.mechanism.release(state.private, dual, now.noise, now.grid)
+        return said._replace(value=noised) if self.push else noised, state._replace(private=private)
+
+
+@dataclass(frozen=True)
+class Releaked(Independent):
+    """Fresh noise on duals whose decisions are not noised: a unit moves its own message and, through them, later ones.
+
+    *Proof.* Condition on all messages before exchange e. A dual differs between neighbours by weight (u - u') only,
+    on the node's own coordinates; call its norm a(e). Decisions then differ by at most step(e) a(e) / w (projections do
+    not expand), so the next gradient of a loss that is G-smooth differs by min(2 c, G step(e) a(e) / w), and
+
+        a(e+1) = weight min(2 c, G step(e) a(e) / w),      a(1) = 2 c weight.
+
+    The losses of all messages add up to `reach` times that of the first. Steps do not grow, so a unit costs most where
+    it enters the first batch.
+
+    Attributes:
+        reach: sum over e of a(e) / a(1), at least 1 and at most the horizon.
+
+    >>> Releaked((1,), horizon=100, reach=7.5).gain(3), Releaked((1,), horizon=9, reach=7.5).gain(9)
+    (3.0, 7.5)
+    """
+
+    _: KW_ONLY
+    reach: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "touches", check_count("horizon", self.horizon))
+
+    def promises(self) -> tuple[str, ...]:
+        """How far a unit reaches."""
+        return (f"later messages cost at most {self.reach:.4g} times the first",)
+
+    def gain(self, position: int | None) -> float:
+        """What the messages up to `position` cost, in units of the first: none costs more than it."""
+        return self.reach if position is None else min(self.reach, float(position))
+
+    def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
+        """On a lattice: every message is rounded, however little it moves; `gain` counts `reach` of them."""
+        assert self.horizon is not None
+        return super().rounded(sensitivity, grid * self.horizon / self.reach)
+
+    def claims(self, epsilon: float) -> str:
+        """What a paper claims of its noise, and what passes of it."""
+        assert self.horizon is not None
+        return (
+            f"published as epsilon {epsilon:.4g}, a share of {epsilon / self.horizon:.4g} for each of "
+            f"{self.horizon:,} messages; of these a sample moves as much as {self.reach:.4g} times its first"
+        )
+
+
+def reach(step: Public, horizon: int, stretch: float) -> float:
+    """How many times the cost of its first message a unit causes over the horizon, at most; see `Releaked`.
+
+    Args:
+        step: the step size at exchange 1, 2, ..., which does not grow.
+        horizon: exchanges.
+        stretch: weight G / w: how much a difference of duals grows in one exchange at step 1; infinite where the loss
+            is not known to be smooth.
+
+    >>> from gossamer.algorithms.authoring import Lagged
+    >>> from gossamer.core import Rate
+    >>> [round(7 * reach(Lagged(Rate(1.0)), 500, 7 * G), 1) for G in (0.01, 0.05, 0.25, 1.0)]
+    [7.5, 10.6, 54.7, 441.5]
+    """
+    if math.isinf(stretch):
+        return float(horizon)
+    moved, total = 1.0, 1.0
+    for size in step(np.arange(1, horizon)):
+        moved = min(1.0, stretch * float(size) * moved)
+        total += moved
+    return total
+
+
+def smallest_mass(topology: Topology, exchanges: int) -> float:
+    """gamma: the smallest mass that push-sum gives any node within so many exchanges; 1 for doubly stochastic weights.
+
+    >>> from gossamer import topology
+    >>> smallest_mass(topology.ring(5), 100), round(smallest_mass(topology.star(5, weights="push-sum"), 100), 3)
+    (1.0, 0.7)
+    """
+    if topology.is_doubly_stochastic():
+        return 1.0
+    mass, least = np.ones(topology.learners), 1.0
+    for exchange in range(check_count("exchanges", exchanges)):
+        mass = topology.sparse(exchange) @ mass
+        least = min(least, float(mass.min()))
+    return least
+
+
+def require_push_sum(topology: Topology) -> None:
+    """Refuse weights with which push-sum loses mass.
+
+    >>> from gossamer import topology
+    >>> require_push_sum(topology.star(5, weights="uniform"))
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: topology: got 'star(5, uniform)'; allowed: column-stochastic weights. Use ...
+    """
+    if not isinstance(topology, Topology):
+        raise ConfigurationError("topology", topology, "a topology", "try gossamer.topology.directed_ring(7)")
+    if not topology.is_column_stochastic():
+        raise ConfigurationError("topology", topology.name, "column-stochastic weights", "use weights='push-sum'")
+
+
+def require_connected(topology: Topology) -> None:
+    """Refuse a fixed network in which news does not reach everybody; those that change are checked when made.
+
+    >>> from gossamer import topology
+    >>> require_connected(topology.isolated(2))
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: topology: got 'learner 0 cannot hear the others'; allowed: a network ...
+    """
+    if topology.fixed and not topology.is_strongly_connected():
+        allowed = "a network in which news from every node reaches every other"
+        raise ConfigurationError("topology", describe_cut(topology.sparse()), allowed)
+
+
+def _with_parts(whole: jax.Array, places: jax.Array, parts: jax.Array) -> jax.Array:
+    """The vector with other values in these places; a place outside stands for nothing.
+
+    Few places are compared with every coordinate: a compiler makes one pass of that and of what comes next, where a
+    scatter copies the vector first.
+    """
+    if places.shape[0] > _FEW_PLACES:
+        return whole.at[places].set(parts, mode="drop")
+    coordinates = jnp.arange(whole.shape[0])
+    for index in range(places.shape[0]):
+        whole = jnp.where(coordinates == places[index], parts[index], whole)
+    return whole

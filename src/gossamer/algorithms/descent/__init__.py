@@ -1,0 +1,1 @@
+"""Gradient descent: alone, around a server, and by gossip, exact and with noise."""

@@ -1,0 +1,111 @@
+"""D-OGD with noise of a chosen scale on every message: uncalibrated, for benchmarks and for seeing what noise does.
+
+    x_i(t+1) = Proj_K( sum_j P_ij x~_j(t) - eta_t grad f_{t,i}(x_i(t)) ),   x~_i = x_i + scale * noise
+
+The decision is the projection of the noised x~_i, so that nothing un-noised is ever played or sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossamer.algorithms.authoring import require_averaging, step_rate
+from gossamer.checks import check_positive
+from gossamer.core import Algorithm, Learner, Now, Rate
+from gossamer.mechanisms import AdditiveLaw, Independent
+from gossamer.privacy import Clip, NoiseSpec, no_guarantee
+from gossamer.problems import Block, Problem, check_clip
+from gossamer.topology import Topology
+
+
+class State(NamedTuple):
+    """The noised decision in play, what was last heard, and the gradient of the block just played."""
+
+    noised: jax.Array
+    heard: jax.Array
+    gradient: jax.Array
+
+
+@dataclass(frozen=True)
+class NoisyOGD(Learner):
+    """One learner of D-OGD that noises what it says."""
+
+    problem: Problem
+    clip: Clip | None
+    mechanism: Independent
+
+    released = frozenset({"noised"})
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One vector for every message."""
+        return self.mechanism.noise(used_in="speak")
+
+    def init(self, identity: jax.Array) -> State:
+        """All learners start at the same public point."""
+        x = jnp.asarray(self.problem.initial_decision())
+        return State(x, x, jnp.zeros_like(x))
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """Play the noised decision, brought back into the decision set."""
+        return self.problem.domain.project(state.noised)
+
+    def learn(self, state: State, block: Block, now: Now) -> State:
+        """The gradient at the decision that was played."""
+        played = self.decide(state, now)
+        return state._replace(gradient=self.problem.clipped_gradient_sum(played, block, self.clip))
+
+    def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
+        """The next decision, noised."""
+        x = self.problem.domain.project(state.heard - now.public["step"] * state.gradient)
+        noised, _ = self.mechanism.release((), x, now.noise, now.grid)
+        return noised, state._replace(noised=noised)
+
+    def listen(self, state: State, heard: jax.Array) -> State:
+        """sum_j P_ij x~_j(t+1)."""
+        return state._replace(heard=heard)
+
+
+def noisy_ogd(
+    problem: Problem,
+    topology: Topology,
+    *,
+    step: float | Rate | None = None,
+    scale: float,
+    law: AdditiveLaw = "laplace",
+    clip: float | Clip | None = None,
+) -> Algorithm:
+    """Decentralised online gradient descent with uncalibrated noise on every message: no guarantee.
+
+    Args:
+        problem: loss and decision set.
+        topology: who hears whom; doubly stochastic weights.
+        step: the step size; by default diameter / (gradient bound * sqrt(t)) where the problem has both.
+        scale: multiplies the unit noise: Laplace's b, or the Gaussian's standard deviation.
+        law: "laplace", "l2-laplace" or "gaussian".
+        clip: the norm that each sample's gradient is clipped to.
+
+    >>> from gossamer import problems, topology
+    >>> noisy_ogd(problems.Logistic(2), topology.ring(5), step=0.1, scale=0.5).scales
+    {'message': (Scale(value=0.5, grid=0.0),)}
+    """
+    clip = check_clip(clip)
+    require_averaging(topology)
+    mechanism = Independent((problem.dim,), law=law, name="message")
+    release = mechanism.at_scale(message=check_positive("scale", scale, zero=True))
+    rate = step_rate(problem, step, clip)
+    return Algorithm(
+        name="noisy_ogd",
+        problem=problem,
+        topology=topology,
+        learner=NoisyOGD(problem, clip, mechanism),
+        guarantee=no_guarantee("the noise is not calibrated to anything"),
+        public={"step": rate},
+        releases=(release,),
+        parameters={"step": str(rate), "law": law} | ({} if clip is None else {"clip": clip}),
+    )

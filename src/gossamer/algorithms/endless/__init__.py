@@ -1,0 +1,1 @@
+"""A finite budget of each learner for ever (paper 003)."""

@@ -1,0 +1,541 @@
+"""Locally private learning that never ends, with a finite budget for each learner (paper 003, Algorithm 1).
+
+For t = 0, 1, ..., with theta_i(0) public and y_i(0) = theta_i(0) (start="noised": with noise of size sigma_i):
+
+    d_i(t) = (1/(t+1)) sum_{k<=t} grad l(theta_i(t), xi_i(k))               all samples so far, clipped      line 4
+    theta_i(t+1) = Proj( theta_i(t) + gamma_t sum_j w_ij (y_j(t) - theta_i(t)) - lambda_t d_i(t) )   hidden    lines 7-8
+    y_i(t+1) = theta_i(t+1) + noise of size sigma_i (t+2)^varsigma_i                                 sent      line 5
+
+lambda_t = lambda_0 / (t+1)^v, gamma_t = gamma_0 / (t+1)^u, w_ij the weights of the network, w_ii = -sum_j w_ij. What is
+played is an average of y_i, or y_i; never theta_i. A sample moves theta_i by less and less, and what all y_i together
+cost is a sum that converges: `fading` has the proof, and `hidden` what float32 adds to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gossamer.algorithms.authoring import (
+    Calibration,
+    Delayed,
+    Growth,
+    Share,
+    Shifted,
+    require_averaging,
+    require_one_bound,
+)
+from gossamer.algorithms.endless import hidden
+from gossamer.algorithms.endless.fading import Fading, Rounding, Trace, Views
+from gossamer.algorithms.endless.history import (
+    COUNTED,
+    PICKS,
+    Exact,
+    History,
+    Picks,
+    Sampled,
+    Statistics,
+    least_squares_sums,
+    logistic_sums,
+    norm_share,
+    zero_rows_are_silent,
+)
+from gossamer.algorithms.endless.theorems import Setting
+from gossamer.checks import check_choice, check_count, check_positive
+from gossamer.core import Algorithm, Every, Learner, Now, Phases, Public, Rate, Segment
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.mechanisms import Calibrated
+from gossamer.privacy import (
+    Assumption,
+    Budget,
+    Clip,
+    Guarantee,
+    NoiseSpec,
+    Unit,
+    budgets_of,
+    declared,
+    no_guarantee,
+)
+from gossamer.problems import Block, Problem
+from gossamer.topology import FixedTopology, Topology
+from gossamer.topology.time_varying import FailingLinks
+
+Noise = Literal["laplace", "gaussian"]
+Kept = Literal["exact", "statistics", "polynomial", "sampled"]
+Publish = Literal["averaged", "noised", "raw"]
+Start = Literal["public", "noised"]
+_NAME = "parameters"
+_PICKS, _AVERAGING, _DELTA = 32, 3, 1e-5  # defaults of options that not every setting uses
+_BEFORE = {"step": 0.0, "coupling": 0.0, "time": 1.0, "share": 0.0}  # at an exchange before the first sample
+
+
+_FADES = "a sample's trace in the parameters fades as the recursion says that the noise is scaled for"
+
+
+class State(NamedTuple):
+    """What a learner remembers.
+
+    Attributes:
+        theta: the parameters, never released.
+        rest: what float32 cannot hold of theta.
+        y: the parameters with noise, as last sent.
+        average: of all y so far.
+        said: the sum over others of P_ij y_j, as last heard.
+        gradient: d(t), of all samples so far at theta.
+        kept: the samples, or their sums.
+        own: P_ii, the weight of its own message.
+        growth: varsigma.
+        private: the mechanism's state.
+    """
+
+    theta: jax.Array
+    rest: jax.Array
+    y: jax.Array
+    average: jax.Array
+    said: jax.Array
+    gradient: jax.Array
+    kept: Any
+    own: jax.Array
+    growth: jax.Array
+    private: Any
+
+
+@dataclass(frozen=True)
+class Endless(Learner):
+    """One learner: theta stays with it, y leaves it.
+
+    Attributes:
+        problem: loss and decision set.
+        history: what it keeps of its samples.
+        mechanism: what y goes through.
+        own: P_ii of every learner.
+        growths: varsigma of every learner.
+    """
+
+    problem: Problem
+    history: History
+    mechanism: Views
+    own: tuple[float, ...]
+    growths: tuple[float, ...]
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One vector for every message, and what the history draws."""
+        return {**self.mechanism.noise(used_in="speak"), **self.history.noise}
+
+    def init(self, identity: jax.Array) -> State:
+        """All learners start at the same public point."""
+        start, own = jnp.asarray(self.problem.initial_decision()), jnp.asarray(self.own, jnp.float32)[identity]
+        return State(
+            theta=start,
+            rest=jnp.zeros(self.problem.dim),
+            y=start,
+            average=start,
+            said=start - own * start,
+            gradient=jnp.zeros(self.problem.dim),
+            kept=self.history.init(),
+            own=own,
+            growth=jnp.asarray(self.growths, jnp.float32)[identity],
+            private=self.mechanism.init(),
+        )
+
+    def learn(self, state: State, block: Block, now: Now) -> State:
+        """Keep the samples, and take d(t) at theta(t)."""
+        kept = self.history.add(state.kept, block)
+        return state._replace(kept=kept, gradient=self.history.gradient(kept, state.theta, now.noise))
+
+    def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
+        """theta(t+1), and y(t+1)."""
+        coupling, step, domain = now.public["coupling"], now.public["step"], self.problem.domain
+        kept = (1 - state.own) * coupling + self.problem.l2 * step
+        update = kept * state.theta + step * state.gradient
+        pull = hidden.pulled(domain, state.said, coupling)
+        theta, rest = hidden.moved(domain, (state.theta, state.rest), pull, update)
+        size = now.public["time"] ** state.growth
+        scaled = declared(theta / size, _FADES)
+        view, private = self.mechanism.release(state.private, scaled, now.noise, now.grid)
+        y = size * view
+        average = state.average + now.public["share"] * (y - state.average)
+        return y, state._replace(theta=theta, rest=rest, y=y, average=average, private=private)
+
+    def listen(self, state: State, heard: jax.Array) -> State:
+        """What others said, out of sum_j P_ij y_j; what a failed link would have carried counts as the own y."""
+        return state._replace(said=heard - state.own * state.y)
+
+
+@dataclass(frozen=True)
+class Averaging(Endless):
+    """Plays the average of what it sent."""
+
+    released = frozenset({"average"})
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """The average, in the decision set."""
+        return self.problem.domain.project(state.average)
+
+
+@dataclass(frozen=True)
+class Noised(Endless):
+    """Plays what it sent last."""
+
+    released = frozenset({"y"})
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """y(t), in the decision set."""
+        return self.problem.domain.project(state.y)
+
+
+@dataclass(frozen=True)
+class Raw(Endless):
+    """Plays theta itself: to look at in a simulation, never to be used."""
+
+    released = frozenset({"theta"})
+
+    def decide(self, state: State, now: Now) -> jax.Array:
+        """theta(t)."""
+        return state.theta
+
+
+def ldp_endless(
+    problem: Problem,
+    topology: Topology,
+    *,
+    budgets: Budget | Sequence[Budget] | None = None,
+    sigma: float | Sequence[float] | None = None,
+    growth: float | Sequence[float] = 0.1,
+    clip: float | Clip | None = None,
+    horizon: int | None = None,
+    buffer: int | None = None,
+    batch: int = 1,
+    step: Rate | None = None,
+    coupling: Rate | None = None,
+    delay: int = 0,
+    start: Start = "public",
+    noise: Noise = "laplace",
+    history: Kept = "exact",
+    picks: int = _PICKS,
+    label_bound: float | None = None,
+    smoothness: float | None = None,
+    publish: Publish = "averaged",
+    averaging: int = _AVERAGING,
+    delta: float = _DELTA,
+    calibration: Calibration = "tight",
+) -> Algorithm:
+    """Locally private online learning with a finite budget for each learner, also over an endless horizon.
+
+    Args:
+        problem: loss and decision set.
+        topology: who hears whom: fixed, or with links that fail; symmetric doubly stochastic weights. The paper's w_ij
+            are the weights of others.
+        budgets: for the whole horizon, one for all learners or one for each; the noise follows from it.
+        sigma: the standard deviation of the noise at t = 0 instead, for all or for each; the budget follows from it.
+        growth: varsigma, for all or for each: noise grows like (t+1)^varsigma.
+        clip: what each sample's gradient is clipped to in Euclidean norm; not for sums.
+        horizon: samples that each learner will see at most; None: as many as it can keep, or count: 2,147,483,647.
+        buffer: samples that a learner can keep, by default as many as the horizon; a run that does not fit is refused.
+        batch: samples between two exchanges.
+        step: lambda_t, by default 1 / (t+1)^0.77.
+        coupling: gamma_t, by default 1 / (t+1)^0.65.
+        delay: exchanges in which samples are only gathered. A first sample alone would move theta by lambda_0 C.
+        start: "public": all know theta(0), and nothing is sent before the first sample. "noised": an exchange before it
+            sends theta(0) with noise, as in the paper. That protects nothing, and is there for comparisons with it.
+        noise: "laplace" (pure) or "gaussian" (needs a delta; need not grow: growth=0).
+        history: "exact": all samples in a buffer, for linear models. "statistics": sums, for least squares.
+            "polynomial": sums, for logistic regression with a slope that is linear in the score. "sampled": all samples
+            in a buffer, `picks` of them for each gradient; nothing is proven.
+        picks: samples drawn for a gradient with history="sampled".
+        label_bound: labels are clipped to this with history="statistics".
+        smoothness: L of a sample's loss where the problem does not know it (heuristic).
+        publish: "averaged": an average of all y. "noised": the last y. "raw": theta itself, without any guarantee.
+        averaging: the weight of y(t) in the average grows like t^averaging.
+        delta: at which the budget of a given sigma is stated where noise is Gaussian.
+        calibration: "tight", or "published": the noise of Theorem 5(i), for a finite horizon.
+
+    >>> from gossamer import problems, sets, topology
+    >>> problem = problems.Logistic(4, feature_bound=1.0, domain=sets.L2Ball(10.0))
+    >>> options = {"clip": 1.0, "horizon": 2000, "noise": "gaussian", "growth": 0.0}
+    >>> print(ldp_endless(problem, topology.ring(5), budgets=Budget(2.0, 1e-5), **options).describe())
+    ldp_endless on ring(5)
+      step: 1 / t^0.77 at exchange t
+      coupling: 1 / t^0.65 at exchange t
+      delay: 0
+      history: exact
+      clip: Clip(l2=1.0)
+      noise: gaussian, growing like t^0, tight
+      publish: averaged
+      theorems: ...
+      noise on parameters: scale 8.21
+      guarantee: Proven: over 2,000 steps, all other participants together, who see every message and every decision,
+      learn about one sample of one learner at most epsilon 2 and delta 1e-05.
+    """
+    for field, given, choices in (
+        ("noise", noise, Noise),
+        ("history", history, Kept),
+        ("publish", publish, Publish),
+        ("start", start, Start),
+        ("calibration", calibration, Calibration),
+    ):
+        check_choice(field, given, choices)
+    _require_used(picks, history, averaging, publish, delta, given_sigma=sigma is not None and noise == "gaussian")
+    network = _network(topology)
+    n, rate, pull = topology.learners, step or Rate(1.0, 0.77), coupling or Rate(1.0, 0.65)
+    for name, falling in (("step", rate), ("coupling", pull)):
+        if not isinstance(falling, Rate) or falling.delay:
+            raise ConfigurationError(name, falling, "a Rate without a delay", "give delay=... for both")
+    if check_count("batch", batch) > 1 and calibration == "published":
+        raise ConfigurationError("batch", batch, "1 with calibration='published'", "(19) counts every gradient in full")
+    early = int(start == "noised")
+    if horizon is not None:
+        check_count("horizon", horizon, least=batch, most=COUNTED - early)
+    size = horizon if buffer is None else check_count("buffer", buffer, least=batch)
+    kept = _history(problem, history, clip, size, picks, label_bound)
+    room = kept.size if isinstance(kept, Exact) else COUNTED - early
+    horizon = room if horizon is None else horizon
+    rounds = horizon // batch
+    if check_count("delay", delay, least=0) >= rounds:
+        raise ConfigurationError("delay", delay, f"fewer exchanges than the horizon has, {rounds:,}")
+    growths = tuple(check_positive("growth", one, zero=True) for one in _each("growth", growth, n))
+    trusted, constants = _constants(problem, kept, smoothness, batch, rounds)
+    own = tuple(float(one) for one in network.sparse().diagonal())
+    fadings = [Fading(rate, pull, weight=1 - weight, delay=delay, **constants) for weight in own]
+    lacking = {
+        "links fail": isinstance(topology, FailingLinks),
+        "gradients use a part of the samples": isinstance(kept, Sampled),
+        "updates begin after a delay": delay > 0,
+        "noise is not Laplace": noise != "laplace",
+    }
+    theory = Setting.of(
+        network,
+        growths=growths,
+        step=rate,
+        coupling=pull,
+        smoothness=constants["smoothness"],
+        strong_convexity=constants["strong_convexity"] if constants["convex"] else None,
+        gradient=constants["change"] * batch / 2,
+        bounded=math.isfinite(problem.domain.radius),
+        others=tuple(said for said, true in lacking.items() if true),
+    )
+    # A first message without data is counted like one more at the end. Message e then holds theta(e-1) with noise that
+    # grew to e^growth and costs Phi_{e-1} / e^growth, the term before the one counted for it: no sum of first terms is
+    # below what it stands for.
+    mechanism = Views((problem.dim,), horizon=rounds + early, law=noise, name=_NAME)
+    release = _calibrated(mechanism, fadings, growths, rounds, budgets, sigma, calibration, delta)
+    public: dict[str, Public] = {
+        "step": Delayed(rate, delay),
+        "coupling": Delayed(pull, delay),
+        "time": Growth(1.0),
+        "share": Share(check_count("averaging", averaging, least=0), delay),
+    }
+    if early:
+        public = {name: Shifted(schedule, _BEFORE[name]) for name, schedule in public.items()}
+    makes: dict[Publish, type[Endless]] = {"averaged": Averaging, "noised": Noised, "raw": Raw}
+    return Algorithm(
+        name="ldp_endless",
+        problem=problem,
+        topology=topology,
+        learner=makes[publish](problem, kept, mechanism, own, growths),
+        guarantee=_promise(release, kept, trusted, horizon, publish),
+        schedule=Phases((Segment(1, 0), Segment(COUNTED, batch))) if early else Every(batch),
+        public=public,
+        releases=(release, *_picking(kept)),
+        capacity=room // batch + early,
+        parameters={
+            "step": str(rate),
+            "coupling": str(pull),
+            "delay": delay,
+            "history": history,
+            "clip": kept.clip if kept.clip else "samples on arrival",
+            "noise": f"{noise}, growing like t^{_range(growths)}, {calibration}",
+            "publish": publish,
+            **({"start": start} if early else {}),
+            "theorems": theory.summary(),
+        },
+    )
+
+
+def _require_used(picks: int, history: Kept, averaging: int, publish: Publish, delta: float, given_sigma: bool) -> None:
+    """Refuse options that change nothing."""
+    for field, given, default, used, needs in (
+        ("picks", picks, _PICKS, history == "sampled", "history='sampled'"),
+        ("averaging", averaging, _AVERAGING, publish == "averaged", "publish='averaged'"),
+        ("delta", delta, _DELTA, given_sigma, "sigma is given and noise='gaussian'"),
+    ):
+        if given != default and not used:
+            raise ConfigurationError(field, given, f"{default:g} unless {needs}", "it has no effect here")
+
+
+def _network(topology: Topology) -> FixedTopology:
+    """The weights without failures: a learner must know which share of what it hears is its own."""
+    require_averaging(topology)
+    base = topology.base if isinstance(topology, FailingLinks) else topology
+    if not isinstance(base, FixedTopology) or not base.is_symmetric():
+        raise ConfigurationError(
+            "topology", topology.name, "a fixed graph with symmetric weights, or one whose links fail"
+        )
+    return base
+
+
+def _history(
+    problem: Problem,
+    history: Kept,
+    clip: float | Clip | None,
+    size: int | None,
+    picks: int,
+    label_bound: float | None,
+) -> History:
+    if label_bound is not None and history != "statistics":
+        raise ConfigurationError("label_bound", label_bound, "None unless history='statistics'")
+    if history in ("statistics", "polynomial"):
+        if clip is not None:
+            hint = "sums do not know single samples: features and labels are clipped on arrival"
+            raise ConfigurationError("clip", clip, f"None with history={history!r}", hint)
+        return logistic_sums(problem) if history == "polynomial" else least_squares_sums(problem, label_bound)
+    bounded = Clip.of(clip)
+    require_one_bound(bounded)
+    if size is None:
+        hint = "all samples are kept; 'statistics' and 'polynomial' need constant memory"
+        raise ConfigurationError("buffer", None, f"a number of samples with history={history!r}", hint)
+    if history == "sampled":
+        return Sampled(problem, bounded, size, check_count("picks", picks))
+    if not zero_rows_are_silent(problem):
+        raise ConfigurationError("history", "exact", "'sampled' for models that are not linear")
+    return Exact(problem, bounded, size)
+
+
+def _constants(
+    problem: Problem, kept: History, smoothness: float | None, batch: int, rounds: int
+) -> tuple[str, dict[str, Any]]:
+    """Why the losses are believed to be smooth (empty: nothing says so), and what the recursion needs to know."""
+    known: float | None
+    if isinstance(kept, Statistics):
+        known, convex = kept.smoothness, True
+    else:
+        assert kept.clip is not None
+        known = problem.smoothness
+        never = problem.lipschitz is not None and problem.lipschitz <= kept.clip.norm
+        # A clipped slope of one inner product still grows with it; a clipped vector need not be a gradient.
+        convex = problem.strong_convexity is not None and (problem.scalar_link or never)
+    if smoothness is not None and known is not None:
+        raise ConfigurationError("smoothness", smoothness, f"None: the problem knows it, {known:g}")
+    trusted = "gossamer.problems: feature_bound" if known is not None else ""
+    known = smoothness if known is None else known
+    if known is None:
+        hint = (
+            "without it nothing bounds what a sample leaves behind: give the problem a feature_bound, or a smoothness"
+        )
+        raise PrivacyError.of("smoothness", None, "a smooth loss", hint)
+    curvature, largest = (known - problem.l2) * norm_share(problem) ** 2, kept.largest_gradient
+    rounding = Rounding()
+    if hidden.counted(problem.domain):
+        error = kept.error(curvature, rounds, batch)
+        rounding = hidden.rounding(problem.domain, problem.dim, problem.l2, largest, error)
+    return trusted, {
+        "change": 2 * largest / batch,
+        "smoothness": problem.l2 + curvature,
+        "strong_convexity": problem.l2,
+        "convex": convex,
+        "rounding": rounding,
+    }
+
+
+def _calibrated(
+    mechanism: Views,
+    fadings: Sequence[Fading],
+    growths: Sequence[float],
+    rounds: int,
+    budgets: Budget | Sequence[Budget] | None,
+    sigma: float | Sequence[float] | None,
+    calibration: Calibration,
+    delta: float,
+) -> Calibrated[Views]:
+    """Noise for the budgets, or the budgets of the noise: exactly one is given."""
+    if (budgets is None) == (sigma is None):
+        raise PrivacyError.of("budgets", budgets, "either budgets or sigma", "the other follows from it")
+    order, size, learners = mechanism.order, mechanism.shape[0], len(fadings)
+    traces = [Trace.of_views(f, s, size, order, mechanism.horizon) for f, s in zip(fadings, growths, strict=True)]
+    if sigma is not None:
+        if calibration == "published":
+            raise ConfigurationError("calibration", calibration, "'tight' with sigma", "the noise is as given")
+        scales = [check_positive("sigma", one) for one in _each("sigma", sigma, learners)]
+        chosen = [one / math.sqrt(2) if mechanism.law == "laplace" else one for one in scales]
+        stated = delta if mechanism.law == "gaussian" else 0.0
+        if mechanism.law == "gaussian" and not 0 < delta < 1:
+            raise PrivacyError.of("delta", delta, "a number between 0 and 1 with Gaussian noise")
+        return replace(mechanism.at_scale(traces, **{_NAME: chosen}), deltas=(stated,) * learners)
+    assert budgets is not None
+    given = budgets_of(budgets, learners)
+    if calibration == "tight":
+        return mechanism.calibrate(traces, given)
+    if mechanism.law != "laplace":
+        raise ConfigurationError("calibration", calibration, "'tight' here", "Theorem 5(i) has Laplace noise")
+    given = given * learners if len(given) == 1 else given
+    least = min(fading.weight for fading in fadings)  # the paper's w bar, for everybody
+    each = [replace(fading, weight=least).published() for fading in fadings]
+    printed = [Trace.of_views(fading, s, size, 1, rounds) for fading, s in zip(each, growths, strict=True)]
+    chosen = [trace.l1 / one.epsilon for trace, one in zip(printed, given, strict=True)]
+    return mechanism.at_scale(traces, **{_NAME: chosen})
+
+
+def _promise(release: Calibrated[Views], kept: History, trusted: str, horizon: int, publish: Publish) -> Guarantee:
+    if publish == "raw":
+        return no_guarantee("the parameters themselves are played, and the messages tell everything else about them")
+    clipped = (
+        Assumption("features and labels are clipped on arrival", "gossamer.algorithms.endless.history.Statistics.add")
+        if isinstance(kept, Statistics)
+        else Assumption(
+            f"every sample's gradient is clipped: {kept.clip}", "gossamer.problems.Problem.clipped_data_gradient_sum"
+        )
+    )
+    smooth = Assumption("losses are smooth", trusted)
+    whole = Assumption(
+        "a gradient is the mean over all samples",
+        "" if isinstance(kept, Sampled) else "gossamer.algorithms.endless.history",
+    )
+    counted = hidden.counted(kept.problem.domain)
+    rounded = Assumption(
+        "every rounding of float32 is counted, whatever is heard"
+        if counted
+        else f"parameters in {kept.problem.domain} are computed without rounding (an L2Ball or a Box would count it)",
+        "gossamer.algorithms.endless.hidden" if counted else "",
+    )
+    loose = [one.claim for one in (smooth, whole, rounded) if not one.enforced]
+    return Guarantee(
+        basis="heuristic" if loose else "proven",
+        reason="; ".join(f"nothing makes it true that {claim}" for claim in loose),
+        losses=release.losses,
+        deltas=release.deltas,
+        unit=Unit.SAMPLE,
+        observer="peers",
+        horizon=horizon,
+        repeats="group",
+        assumptions=(
+            clipped,
+            smooth,
+            whole,
+            rounded,
+        ),
+        proof="docs/algorithms/ldp_endless.md",
+    )
+
+
+def _picking(kept: History) -> tuple[Calibrated[Any], ...]:
+    return (Picks((kept.picks,), name=PICKS).at_scale(picks=1.0),) if isinstance(kept, Sampled) else ()
+
+
+def _each(field: str, given: float | Sequence[float], learners: int) -> tuple[float, ...]:
+    """One number for each learner."""
+    values = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * learners
+    if len(values) != learners:
+        raise ConfigurationError(field, given, f"one number, or one for each of {learners} learners")
+    return values
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g} to t^{high:g}"

@@ -1,0 +1,1 @@
+"""Prediction from the advice of experts, around a server (paper 004)."""

@@ -1,0 +1,254 @@
+"""The private shrinking dartboard, against any oblivious adversary (Geulen and others 2010; Asi and others 2022).
+
+    server, after every phase:  l = the losses of the played expert in it, of all clients;   S(x) = all losses so far
+        with probability (1 - p) exp(-eta l):   keep the expert
+        else, if there are draws left:          draw x with P(x) ~ exp(-eta S(x))
+
+Without a limit of draws the expert of phase t is distributed as Hedge's weights, yet it rarely changes. Privacy:
+
+- *Keeping.* One sample moves l of its phase by 1 at most. The probability of keeping changes by a factor of e^eta at
+  most, that of not keeping, 1 - (1-p) exp(-eta l), by 1 + (1-p)(1 - e^-eta) / p at most (at l = 0): together at most
+  ln(1 + (1-p)(1 - e^-eta) / p), or eta, once. p > 0 is what makes this finite: some changes happen without a reason.
+- *Drawing.* Each of at most K draws is an exponential mechanism whose scores one sample moves by 1 either way: its log
+  probabilities move within an interval of length 2 eta.
+
+Both compose, adaptively, since a draw and a decision to keep only depend on the data and on what was broadcast before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from gossamer.algorithms.authoring import FIRST
+from gossamer.algorithms.experts.clients import (
+    BELOW,
+    CAP,
+    ROUNDED,
+    SPARE,
+    Client,
+    clients_of,
+    experts_of,
+    loss_bits,
+    phases_of,
+    relative,
+)
+from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.mechanisms import ExponentialMechanism, pairs
+from gossamer.mechanisms.base import Grid, Mechanism, Noise, per_scale, snap
+from gossamer.privacy import (
+    Assumption,
+    Budget,
+    Guarantee,
+    Law,
+    Loss,
+    NoiseSpec,
+    Pure,
+    Sensitivity,
+    Unit,
+    accounting,
+    compose,
+    declared,
+)
+from gossamer.problems import Experts
+
+_SHARE = 1 / 3  # of epsilon: for keeping
+
+
+@dataclass(frozen=True)
+class Keeping(Mechanism):
+    """Whether a draw survives a loss: P(yes) = (1 - restless) exp(-loss / scale).
+
+    An exponential draw E exceeds l - scale ln(1 - p) with exactly that probability. On a lattice the probability is
+    smaller by a common factor, as if p were larger, and one sample still moves it by e^(-move / scale).
+
+    Attributes:
+        restless: p, how likely a change is where there is no loss.
+
+    >>> keeping = Keeping((), restless=0.1).at_scale(Sensitivity(1.0, 1.0), noise=20.0)
+    >>> keeping.losses
+    (Pure(value=0.36...),)
+    """
+
+    _: KW_ONLY
+    restless: float
+
+    @property
+    def order(self) -> Literal[1, 2]:
+        """Both norms of one number are the same."""
+        return 1
+
+    def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
+        """One number."""
+        return {self.name: ("exponential", ())}
+
+    def promises(self) -> tuple[str, ...]:
+        """What the value holds besides the loss."""
+        return (f"a loss is released with -scale ln(1 - {self.restless:.4g}) added",)
+
+    def init(self) -> Any:
+        """Nothing to remember."""
+        return ()
+
+    def release(self, state: Any, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, Any]:
+        """Whether to keep; `value` is the loss less scale ln(1 - restless), which is public."""
+        spacing = grid.get(self.name)
+        return snap(noise[self.name], spacing) > snap(value, spacing), state
+
+    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
+        """Each unit enters one loss."""
+        if position == 0:
+            return Pure(0.0)
+        moved = per_scale(sensitivity.l1, scales[self.name])
+        return Pure(max(moved, math.log1p((1 - self.restless) * -math.expm1(-moved) / self.restless)))
+
+    def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
+        """The loss solved for the scale."""
+        most = math.expm1(budget.epsilon) * self.restless / (1 - self.restless)
+        moved = min(budget.epsilon, -math.log1p(-most) if most < 1 else math.inf)
+        return {self.name: sensitivity.l1 / moved}
+
+    def touched(self, position: int | None) -> float:
+        """One draw."""
+        return 1.0
+
+
+_FEW_DRAWS = "one sample moves every score by 1 and a rounding, and a counted number of draws is shown"
+
+
+class State(NamedTuple):
+    """What the server remembers: all losses (packed pairs), the played expert, and the draws that are left."""
+
+    totals: jax.Array
+    expert: jax.Array
+    left: jax.Array
+
+
+@dataclass(frozen=True)
+class Dartboard(Server):
+    """Keeps its expert with a probability that falls with what it loses."""
+
+    problem: Experts
+    keeping: Keeping
+    drawing: ExponentialMechanism
+    draws: int
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """For every phase."""
+        return {**self.keeping.noise(used_in="aggregate"), **self.drawing.noise(used_in="aggregate")}
+
+    def init(self) -> State:
+        """All draws are left."""
+        return State(pairs.zeros((self.problem.dim,)), jnp.int32(0), jnp.int32(self.draws))
+
+    def aggregate(self, state: State, messages: jax.Array, now: Now) -> tuple[jax.Array, State]:
+        """Keep, or draw; before any loss, draw for nothing."""
+        first = now.public["first"] > 0
+        phase = jnp.sum(messages, axis=0)
+        totals = pairs.add(pairs.unpack(state.totals), phase)
+        lost = declared(phase[state.expert] + now.public["restless"], "one sample moves the losses of a phase by 1")
+        keep, _ = self.keeping.release((), lost, now.noise, now.grid)
+        scores = declared(relative(totals, now.public["cap"]), _FEW_DRAWS)
+        drawn, _ = self.drawing.release(self.drawing.init(), scores, now.noise, now.grid)
+        change = ~first & ~keep & (state.left > 0)
+        expert = jnp.where(first | change, drawn, state.expert)
+        return expert, State(pairs.pack(totals), expert, state.left - change.astype(jnp.int32))
+
+
+def shrinking_dartboard(
+    experts: int | Experts,
+    clients: int | Federation,
+    *,
+    horizon: int,
+    phase: int = 1,
+    budget: Budget,
+    failure: float = 0.05,
+) -> Algorithm:
+    """Private prediction from experts without any assumption on their losses, with a trusted server.
+
+    Args:
+        experts: how many, or the problem.
+        clients: how many.
+        horizon: steps.
+        phase: steps between two exchanges.
+        budget: for the whole horizon; a third of epsilon goes to keeping, the rest to drawing.
+        failure: how likely draws are to run out, at most; the last expert then stays.
+
+    >>> shrinking_dartboard(10, 1, horizon=10_000, budget=Budget(1.0, 1e-5)).guarantee.epsilon <= 1
+    True
+    """
+    problem, network = experts_of(experts), clients_of(clients)
+    rounds, bits = phases_of(horizon, phase), loss_bits(network.learners, phase)
+    if not isinstance(budget, Budget):
+        raise PrivacyError.of("budget", budget, "a Budget for the whole horizon", "try Budget(1.0, 1e-5)")
+    if not 0 < failure < 1:
+        raise ConfigurationError("failure", failure, "a probability above 0, below 1")
+    eta = _largest_eta(rounds, network.learners * phase, budget, failure)
+    restless, draws = _restless(eta, budget), _most_draws(eta, rounds, network.learners * phase, budget, failure)
+    keeping = Keeping((), restless=restless, name="keep").at_scale(Sensitivity(1.0, 1.0), keep=1 / eta)
+    moved = 1 + CAP / eta * ROUNDED
+    drawing = ExponentialMechanism(problem.dim, best="lowest", touches=draws, name="choice").at_scale(
+        Sensitivity(moved, moved), choice=moved / eta
+    )
+    return Algorithm(
+        name="shrinking_dartboard",
+        problem=problem,
+        topology=network,
+        learner=Client(problem, bits),
+        server=Dartboard(problem, keeping.mechanism, drawing.mechanism, draws),
+        guarantee=Guarantee(
+            basis="proven",
+            losses=(compose([keeping.losses[0], drawing.losses[0]]),),
+            deltas=((1 - SPARE) * budget.delta,),
+            unit=Unit.SAMPLE,
+            observer="broadcasts",
+            horizon=horizon,
+            repeats="group",
+            assumptions=(
+                Assumption("losses lie between 0 and 1", "gossamer.problems.Experts.loss_sums"),
+                Assumption("draws are counted", f"{__name__}.Dartboard.aggregate"),
+            ),
+            proof="docs/algorithms/shrinking_dartboard.md",
+        ),
+        schedule=Phases((Segment(1, 0), Segment(rounds, phase))),
+        public={
+            "first": FIRST,
+            "restless": Rate(-math.log1p(-restless) / eta, power=0.0),
+            "cap": Rate(CAP / eta, power=0.0),
+        },
+        releases=(keeping, drawing),
+        parameters={"phase": phase, "eta": f"{eta:.4g}", "restless": f"{restless:.4g}", "draws": f"at most {draws:,}"},
+    )
+
+
+def _restless(eta: float, budget: Budget) -> float:
+    """The p with which keeping costs its share of epsilon."""
+    over = -math.expm1(-eta)
+    return over / (over + math.expm1(_SHARE * budget.epsilon))
+
+
+def _most_draws(eta: float, rounds: int, most: int, budget: Budget, failure: float) -> int:
+    """Changes in so many phases with losses of at most `most` each, except with this probability (Bernstein)."""
+    p = _restless(eta, budget)
+    mean = rounds * (1 - (1 - p) * math.exp(-eta * most))
+    log = math.log(1 / failure)
+    return max(1, min(rounds, math.ceil(mean + math.sqrt(2 * mean * log) + log / 3)))
+
+
+def _largest_eta(rounds: int, most: int, budget: Budget, failure: float) -> float:
+    """The largest rate that the budget allows."""
+
+    def cost(eta: float) -> float:
+        draws = _most_draws(eta, rounds, most, budget, failure)
+        drawn = ExponentialMechanism(2, touches=draws).at_scale(Sensitivity(1.0, 1.0), noise=1 / eta).losses[0]
+        kept = Pure(max(eta, _SHARE * budget.epsilon))
+        return compose([kept, drawn]).epsilon((1 - SPARE) * budget.delta)
+
+    return accounting.largest_within(cost, BELOW * budget.epsilon)

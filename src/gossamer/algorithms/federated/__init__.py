@@ -1,0 +1,1 @@
+"""Private federated averaging with correlated noise (paper 001)."""

@@ -1,0 +1,1 @@
+"""Samples of one node, and where they come from."""

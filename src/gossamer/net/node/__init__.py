@@ -1,0 +1,1 @@
+"""The node: its loop, its neighbours, what it says and hears, and what it may still spend."""

@@ -1,0 +1,105 @@
+"""Messages that have arrived, by exchange and step: which are kept, and which are dropped and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from gossamer.net.wire.frames import Frame
+
+AHEAD = 16
+"""How many steps ahead of its own a node keeps the messages of others."""
+
+
+class Position(NamedTuple):
+    """An exchange, and a gossip step of it."""
+
+    exchange: int
+    step: int
+
+
+NEVER = Position(-1, 0)
+
+
+class Inbox:
+    """Messages of the current step and of later ones, at most one of each sender.
+
+    A sender that says it has none ("void") has none at the later steps of that exchange either.
+
+    Args:
+        steps: gossip steps of an exchange.
+
+    >>> inbox = Inbox(steps=1)
+    >>> inbox.move_to(Position(3, 0))
+    >>> [inbox.add(Frame("message", 1, exchange, 0)) for exchange in (3, 2, 3, 99)]
+    ['', 'late', 'duplicate', 'early']
+    >>> inbox.lacking([1, 2]), inbox.seen(1), inbox.newest(1)
+    ([2], Position(exchange=3, step=0), Position(exchange=99, step=0))
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._here = steps, Position(0, 0)
+        self._frames: dict[Position, dict[int, Frame]] = {}
+        self._voids: dict[int, Position] = {}
+        self._seen: dict[int, Position] = {}
+        self._newest: dict[int, Position] = {}
+
+    def move_to(self, position: Position) -> None:
+        """Forget what belongs to earlier steps."""
+        self._here = position
+        self._frames = {where: frames for where, frames in self._frames.items() if where >= position}
+
+    def add(self, frame: Frame) -> str:
+        """Keep a frame; the answer is empty, or says why it was dropped."""
+        where = Position(frame.exchange, frame.step)
+        if frame.kind == "void":
+            self._voids[frame.sender] = where
+            return "late" if where < self._here else ""
+        self._newest[frame.sender] = max(where, self.newest(frame.sender))
+        if self._row(where) > self._row(self._here) + AHEAD:
+            return "early"
+        self._seen[frame.sender] = max(where, self.seen(frame.sender))
+        if where < self._here:
+            return "late"
+        known = self._frames.setdefault(where, {})
+        if frame.sender in known:
+            return "duplicate" if _same(known[frame.sender], frame) else "other_payload"
+        known[frame.sender] = frame
+        return ""
+
+    def seen(self, sender: int) -> Position:
+        """The last step of which a message of this sender ever came and was not too early."""
+        return self._seen.get(sender, NEVER)
+
+    def newest(self, sender: int) -> Position:
+        """The last step at which this sender says that it is: also of a message that came too early to be kept."""
+        return self._newest.get(sender, NEVER)
+
+    def all_seen(self) -> dict[int, Position]:
+        """The same for all senders, to be kept."""
+        return dict(self._seen)
+
+    def restore_seen(self, seen: Mapping[int, Collection[int]]) -> None:
+        """What `all_seen` gave before a restart."""
+        self._seen = {sender: Position(*where) for sender, where in seen.items()}
+
+    def lacking(self, senders: Collection[int]) -> list[int]:
+        """Of these senders, those who neither sent a message of the current step nor said that there is none."""
+        known = self._frames.get(self._here, {})
+        return [sender for sender in senders if sender not in known and not self._void(sender)]
+
+    def arrived(self, senders: Collection[int]) -> dict[int, Frame]:
+        """The messages of the current step, by sender."""
+        known = self._frames.get(self._here, {})
+        return {sender: known[sender] for sender in senders if sender in known}
+
+    def _void(self, sender: int) -> bool:
+        exchange, step = self._voids.get(sender, NEVER)
+        return exchange == self._here.exchange and step <= self._here.step
+
+    def _row(self, position: Position) -> int:
+        return position.exchange * self._steps + position.step
+
+
+def _same(one: Frame, other: Frame) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(one.values, other.values, strict=True))

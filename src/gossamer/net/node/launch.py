@@ -1,0 +1,189 @@
+"""From a directory to a running node: everything opened and checked before anything is sent."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gossamer.core import Algorithm
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.net.data.followed import FollowedFile
+from gossamer.net.data.sources import Source, StandardInput, from_iterable
+from gossamer.net.node.agreed import prepared, promise_of
+from gossamer.net.node.correspondence import Pace
+from gossamer.net.node.directory import NodeDirectory, Settings
+from gossamer.net.node.earlier import earlier_costs
+from gossamer.net.node.neighbourhood import Neighbourhoods
+from gossamer.net.node.node import Node
+from gossamer.net.store.ledger import Ledger
+from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.witness import witness_of
+from gossamer.net.web.board import Board
+from gossamer.net.web.serve import Endpoint
+from gossamer.net.wire.addresses import parts_of
+from gossamer.net.wire.packing import require_net
+from gossamer.net.wire.zenoh_link import ZenohTransport
+from gossamer.privacy import Budget
+from gossamer.problems import Problem
+from gossamer.topology import Topology
+
+_LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
+_LONGEST_LOG = 2**20
+_M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
+
+
+def limit_arenas() -> None:
+    """Keep the memory of a node flat: its threads share two arenas of glibc's allocator.
+
+    By default each thread gets one of its own, up to eight a core, and all of them grow to the size of large messages.
+    Call it before JAX makes its first array: that starts threads enough to settle the number. Other allocators have
+    no such setting, and a user's MALLOC_ARENA_MAX stays.
+
+    Examples:
+        >>> limit_arenas()
+    """
+    if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "gnu_get_libc_version"):
+            libc.mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A node, and what was opened for it."""
+
+    node: Node
+    opened: ExitStack
+
+    def run(self, *, linger: bool) -> None:
+        """Run the node to its end, or until it is stopped; for a process that does nothing else."""
+        gc.freeze()  # all that was imported stays: looking through it again and again costs 4 % of the time
+        with self.opened:
+            self.node.run(linger=linger)
+
+
+def launch(
+    directory: NodeDirectory,
+    settings: Settings,
+    algorithm: Algorithm,
+    *,
+    data: str | Iterable[tuple[Any, Any] | None] | None = None,
+    exchanges: int | None = None,
+    state_key: Path | None = None,
+    adopt: bool = False,
+    new_data: bool = False,
+) -> Running:
+    """Open all that a node needs.
+
+    Args:
+        directory: of the node.
+        settings: what its node.toml says.
+        algorithm: what its algorithm.json says.
+        data: samples, instead of those that the settings name: a file as seen from the directory, "-" for standard
+            input, or an iterable of pairs (x, y), with None where there is nothing now.
+        exchanges: after how many to end, instead of what the settings say.
+        state_key: a file with the 32 bytes that state, messages and noise key are encrypted with.
+        adopt: accept a directory that this machine has never seen: one that was moved here. Then all neighbours must
+            agree that they hold nothing later from it, before anything is released or the witness learns of it.
+        new_data: nothing on standard input was used before a restart.
+    """
+    require_net()
+    ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
+    sealer = _sealer(settings, state_key)
+    key, link = directory.key(sealer), directory.link(settings)
+    _require_neighbours(ready, settings.learner, link.peers)
+    board = Board(ready.problem, ready.guarantee, settings.learner)
+    with ExitStack() as stack:
+        earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
+        ledger = stack.enter_context(_ledger(directory, settings, sealer, adopt, kept_rows(ready, len(link.peers))))
+        node = Node(
+            ready,
+            settings.learner,
+            key=key,
+            ledger=ledger,
+            transport=ZenohTransport(link),
+            source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
+            board=board,
+            pace=Pace(**settings.pace),
+            exchanges=settings.exchanges if exchanges is None else exchanges,
+            budget=None if settings.budget is None else Budget(**settings.budget),
+            earlier=earlier,
+            empty=settings.empty,
+        )
+        if settings.http:
+            endpoint = stack.enter_context(_endpoint(board, settings.http))
+            board.log("serving", host=endpoint.host, port=endpoint.port)
+        if sealer is not None:
+            directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
+        return Running(node, stack.pop_all())
+
+
+def _require_neighbours(algorithm: Algorithm, learner: int, peers: Collection[int]) -> None:
+    if isinstance(algorithm.topology, Topology):
+        hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
+        if set(peers) != hears | heard_by:
+            allowed = f"the neighbours of learner {learner}, {sorted(hears | heard_by)}, each with its address"
+            raise ConfigurationError("node.toml [peers]", sorted(peers), allowed)
+
+
+def kept_rows(algorithm: Algorithm, neighbours: int) -> int:
+    """Of how many rows messages are kept, to be sent again: of some exchanges, and not too many bytes."""
+    size = 8 * algorithm.problem.dim * (neighbours if algorithm.missing == "later" else 1)
+    return max(_LEAST_KEPT, _EXCHANGES_KEPT * algorithm.mixing.steps, min(_MOST_KEPT, _KEPT_BYTES // max(1, size)))
+
+
+def _source(directory: Path, data: str | Iterable[Any], settings: Settings, problem: Problem, new_data: bool) -> Source:
+    """A file beside the settings, standard input or an iterable; what cannot be used is told to the owner alone."""
+    faults = _Faults(directory / "rejected.log")
+    if not isinstance(data, str):
+        return from_iterable(data, problem, faults=faults)
+    if data == "-":
+        return StandardInput(problem, label=settings.label, new_data=new_data, faults=faults)
+    return FollowedFile(directory / data, problem, label=settings.label, faults=faults)
+
+
+@dataclass(frozen=True)
+class _Faults:
+    """Which samples could not be used and why, in a file of the owner's: it says something about the data."""
+
+    path: Path
+
+    def __call__(self, fault: str) -> None:
+        if not self.path.exists():
+            self.path.touch(0o600)
+        if self.path.stat().st_size > _LONGEST_LOG:
+            return
+        with self.path.open("a", encoding="utf-8") as opened:
+            opened.write(fault + "\n")
+
+
+def _sealer(settings: Settings, file: Path | None) -> Sealer | None:
+    allowed = "a file with 32 bytes, where node.toml says sealed = true, and only there"
+    if settings.sealed != (file is not None):
+        raise ConfigurationError("--state-key", "none" if file is None else str(file), allowed)
+    if file is not None and not file.is_file():
+        raise ConfigurationError("--state-key", str(file), allowed)
+    return None if file is None else Sealer(file.read_bytes())
+
+
+def _ledger(directory: NodeDirectory, settings: Settings, sealer: Sealer | None, adopt: bool, keep: int) -> Ledger:
+    with Ledger.open(directory.ledger, read_only=True) as known:
+        if known.identity.source != settings.source or known.identity.network != settings.network:
+            hint = "they were settled when the ledger was made; set them back"
+            raise PrivacyError.of("node.toml", "another network or source", "those of its ledger", hint)
+        if adopt:
+            known.verify()
+        witness = witness_of(directory.path, settings.witness, known.identity.key)
+    return Ledger.open(directory.ledger, sealer=sealer, witness=witness, keep=keep, adopt=adopt)
+
+
+def _endpoint(board: Board, address: str) -> AbstractContextManager[Endpoint]:
+    host, port = parts_of(address, field="http", least_port=0)
+    return closing(Endpoint(board, host=host, port=port))

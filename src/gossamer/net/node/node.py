@@ -1,0 +1,362 @@
+"""A node: one learner of a gossip algorithm, in a process of its own.
+
+    decide (published)  ->  learn, speak  ->  ledger  ->  send  ->  gather  ->  mix   (as often as gossip has steps)
+                                                                            ->  listen
+
+Nothing is sent that the ledger does not hold: what was spent, the very bytes, and the state that goes with them, in one
+transaction. After a crash the node sends the stored bytes again and goes on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.algorithms.endless.history import zero_rows_are_silent
+from gossamer.checks import check_choice, check_count
+from gossamer.core import Algorithm
+from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
+from gossamer.net.data.samples import Sample, block_of
+from gossamer.net.data.sources import Source
+from gossamer.net.node.agreed import (
+    BLIND,
+    Empty,
+    block_at,
+    config_digest,
+    frame_format,
+    key_fingerprint,
+    noise_of,
+    promise_of,
+)
+from gossamer.net.node.correspondence import Correspondence, Pace, StopError
+from gossamer.net.node.costs import Cost
+from gossamer.net.node.gossip import GivenUp, Gossip, Values, after_step, restored
+from gossamer.net.node.inbox import Position
+from gossamer.net.node.neighbourhood import Neighbourhoods
+from gossamer.net.node.participant import Participant, State
+from gossamer.net.node.spending import Spending
+from gossamer.net.store.ledger import Identity, Ledger, Spent
+from gossamer.net.web.board import Board
+from gossamer.net.wire import packing
+from gossamer.net.wire.frames import Frame
+from gossamer.net.wire.transport import ALL, Transport
+from gossamer.privacy import Budget
+from gossamer.problems import Block
+from gossamer.topology import Topology
+
+_LONGEST_REASON = 500
+
+
+class Node:
+    """One learner, its ledger, and its place in the network.
+
+    Args:
+        algorithm: as `prepared` made it.
+        learner: the learner's number.
+        key: 32 secret bytes, of which all its noise is made.
+        ledger: open, and of this network, learner, configuration and key. After a restart one neighbour that hears this
+            learner must have said that it holds nothing later, and all of them where the ledger was adopted.
+        transport: to the neighbours.
+        source: of its samples.
+        board: where it shows what may be seen.
+        pace: how long it waits.
+        exchanges: after how many exchanges it ends; by default when the guarantee does.
+        budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
+        earlier: what earlier runs over the same data have cost.
+        empty: where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when they come.
+        play: called with every exchange and the decision that is played in it.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        learner: int,
+        *,
+        key: bytes,
+        ledger: Ledger,
+        transport: Transport,
+        source: Source,
+        board: Board,
+        pace: Pace | None = None,
+        exchanges: int | None = None,
+        budget: Budget | None = None,
+        earlier: Sequence[Cost] = (),
+        empty: Empty = "silent",
+        play: Callable[[int, NDArray[np.float32]], None] | None = None,
+    ) -> None:
+        check_choice("empty", empty, Empty)
+        promise = promise_of(algorithm, empty)
+        _require_same(ledger.identity, algorithm, learner, key)
+        if ledger.promise is not None and (BLIND in ledger.promise.assumptions) != (BLIND in promise.assumptions):
+            hint = "a run waits for samples from its beginning, or never"
+            raise PrivacyError.of("empty", empty, "what it was when the run began", hint)
+        self._silent = zero_rows_are_silent(algorithm.problem)
+        if empty == "silent" and not self._silent:
+            hint = "in this model a sample without features has a gradient"
+            raise ConfigurationError("empty", empty, "'wait' (which shows when samples come)", hint)
+        self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
+        self.ledger, self.source, self.board = ledger, source, board
+        self._key, self._spending = key, Spending(algorithm, learner, budget, earlier)
+        self._empty, self._play = empty, play
+        self._me = Participant(algorithm, learner)
+        assert isinstance(algorithm.topology, Topology)  # Participant refuses others
+        self._around = Neighbourhoods(algorithm.topology, learner)
+        self._format = frame_format(algorithm, ledger.identity.network, self._me.leaves)
+        self._post = Correspondence(
+            learner,
+            self._format,
+            self._around,
+            ledger=ledger,
+            transport=transport,
+            board=board,
+            pace=self.pace,
+            has_none=self._has_none,
+        )
+        self._asked_for = None if exchanges is None else check_count("exchanges", exchanges)
+        self._over = False
+        self._gossip: Gossip | None = None
+        self._state: State = None
+        self._next_begins = 0.0
+        board.guarantee = promise
+        board.set("started_time", time.time())
+        if algorithm.guarantee.horizon is not None:
+            board.set("horizon", algorithm.guarantee.horizon)
+
+    def stop(self) -> None:
+        """End after the step in hand; from any thread, or from a signal's handler."""
+        self._post.stop()
+
+    def run(self, *, linger: bool = False) -> None:
+        """Exchange until the end; `linger`: then answer neighbours that ask, until `stop`."""
+        self._post.open()
+        try:
+            self._begin()
+            self._exchange_all()
+            while linger:
+                self._post.look(1.0)
+        except StopError:
+            self.board.state = "stopped"
+            self.board.log("stopped", exchange=self._post.committed.exchange)
+        except GossamerError as refusal:
+            self.board.state = "stopped"
+            self.board.log("refused", reason=_reason(refusal))
+            raise
+        finally:
+            self._post.close()
+
+    # The protocol.
+
+    def _begin(self) -> None:
+        """Go on from what the ledger holds, or begin."""
+        self._me.warm_up()
+        stored = self.ledger.state()
+        if stored is None:
+            self._begin_run()
+        else:
+            self._resume(packing.unpack(stored))
+
+    def _begin_run(self) -> None:
+        """Name the run when neighbours have had time to say that they know another one."""
+        self.board.log("started", exchange=0)
+        self._post.greet(self.pace.patience, answers=len(self._post.hearers) if self.ledger.adopted else 0)
+        if self.ledger.run is None:
+            self.ledger.begin(secrets.token_hex(16), self.board.guarantee)
+        self._use_noise()
+        self._state = self._me.start()
+        self.board.state = "running"
+
+    def _resume(self, facts: dict[str, Any]) -> None:
+        """The state that the ledger holds, and what it had sent sent again."""
+        self._use_noise()
+        last = self.ledger.last
+        self._post.committed = Position(last.exchange, last.step)
+        steps = sorted({facts["step"], max(facts["step"], last.step - 1), last.step})
+        sent = [self._sent(Position(last.exchange, step)) for step in steps]
+        self._state = self._me.restored(facts["state"], sent[0] or ())
+        kind, arrays = facts["gossip"]
+        self._gossip = restored(kind, arrays, sent, self._me.theta)
+        self._post.inbox.restore_seen(facts["seen"])
+        self._show_spent(last.spent)
+        self.board.log("resumed", exchange=self._post.committed.exchange)
+        if self.ledger.ended:  # nothing is released any more: no sample is read, and nobody has to agree
+            return
+        self.source.resume(facts["mark"])
+        everybody = len(self._post.hearers)
+        self._post.greet(self.pace.deadline, answers=everybody if self.ledger.adopted else min(1, everybody))
+        self.board.state = "running"
+        if not facts["heard"]:
+            self._post.send_again(self._post.committed)
+            self._finish(self._post.committed)
+
+    def _use_noise(self) -> None:
+        assert self.ledger.run is not None
+        self._me.noise = noise_of(self.algorithm, self._key, self.ledger.run)
+
+    def _exchange_all(self) -> None:
+        while True:
+            exchange = self._post.committed.exchange + 1
+            self._publish(exchange)
+            if not self._may_release(exchange):
+                self._over = True
+                return
+            block = self._next_block(exchange)
+            if not self._post.behind(exchange):
+                self._post.wait_until(self._next_begins)
+            begun = time.monotonic()
+            self._next_begins = begun + self.pace.period
+            self._gossip, self._state = self._me.release(self._state, block, exchange, self._gossip)
+            self._commit_and_send("release", Position(exchange, 0))
+            self._finish(self._post.committed)
+            self.board.count("exchanges")
+            self.board.count("exchange_seconds", time.monotonic() - begun)
+
+    def _finish(self, position: Position) -> None:
+        """The rest of an exchange whose step at `position` has been sent."""
+        exchange, first = position
+        around = self._around.at(exchange)
+        for step in range(first, self.algorithm.mixing.steps):
+            assert self._gossip is not None
+            if isinstance(self._gossip, GivenUp):
+                break
+            if step > first:
+                self._commit_and_send("gossip", Position(exchange, step))
+            arrived = self._post.gather(Position(exchange, step), around.hears)
+            self._gossip = after_step(self._gossip, around, arrived, self.algorithm.missing)
+            if isinstance(self._gossip, GivenUp):
+                self._give_up(Position(exchange, step + 1))
+        assert self._gossip is not None
+        self._state = self._me.listen(self._state, self._gossip)
+
+    def _give_up(self, position: Position) -> None:
+        """Tell those who wait for the steps from here on that there are none."""
+        self.board.count("void")
+        self.board.log("given_up", exchange=position.exchange, step=position.step)
+        if position.step < self.algorithm.mixing.steps:
+            self._commit_and_send("gossip", position)
+
+    def _commit_and_send(self, kind: Literal["release", "gossip"], position: Position) -> None:
+        """All that leaves the learner is in the ledger first."""
+        assert self._gossip is not None
+        begun = time.monotonic()
+        around = self._around.at(position.exchange)
+        outgoing, self._gossip = self._gossip.outgoing(around, self._post.unreachable())
+        frames = {
+            receiver: self._format.encode(Frame("message", self.learner, *position, values))
+            for receiver, values in outgoing.items()
+        }
+        if isinstance(self._gossip, GivenUp):
+            frames = {ALL: self._format.encode(Frame("void", self.learner, *position))}
+        spent = self._spending.after(position.exchange + 1) if kind == "release" else ()  # gossip costs nothing more
+        self._post.committed = position
+        known = kind == "gossip" and self._gossip.told_by_messages
+        self.ledger.commit(kind, *position, spent, frames, None if known else self._packed(outgoing.get(ALL, ())))
+        self.board.count("commit_seconds", time.monotonic() - begun)
+        if kind == "release":
+            self._show_spent(spent)
+        self._post.send_all((who, frames[who] if who in frames else frames[ALL]) for who in around.heard_by)
+
+    def _has_none(self, wanted: Position) -> bool:
+        """Whether a later step will have no message: its exchange was given up, or the run is over."""
+        given_up = isinstance(self._gossip, GivenUp) and wanted.exchange == self._post.committed.exchange
+        return given_up or self._over
+
+    # What is released, and what it costs.
+
+    def _may_release(self, exchange: int) -> bool:
+        """Whether one more exchange is asked for and covered; else the last decision is all that is served."""
+        if self.ledger.ended:
+            self._end(self.ledger.last.note, exchange)
+            return False
+        if self._asked_for is not None and exchange >= self._asked_for:
+            self.board.state = "finished"
+            return False
+        refusal = self._spending.refusal(exchange)
+        if refusal is not None:
+            self._end(refusal, exchange)
+        return refusal is None
+
+    def _end(self, why: str, exchange: int) -> None:
+        """Nothing is released any more, and the last decision is kept."""
+        self.board.state = "exhausted"
+        self.board.log(why, exchange=exchange)
+        if exchange and not self.ledger.ended:
+            self.ledger.finish(self._packed((), heard=True), why)
+
+    def _next_block(self, exchange: int) -> Block:
+        """The samples of an exchange, read before it begins: how long that takes must not show."""
+        rows = block_at(self.algorithm.schedule, exchange) * self.algorithm.batch
+        samples = self._take(rows)
+        while self._empty == "wait" and len(samples) < rows and not self.source.ended:
+            self._post.look(0.05)
+            samples += self._take(rows - len(samples))
+        if len(samples) < rows and not self._silent:
+            raise DataError("the data ended within a block, and this model has no silent samples to fill it")
+        return block_of(self.algorithm.problem, samples, rows)
+
+    def _take(self, rows: int) -> list[Sample | None]:
+        """Whole batches; a sample that cannot be used is silent, or, in a model where none is, not counted."""
+        if self._silent:
+            return self.source.take(rows, self.algorithm.batch)
+        return [sample for sample in self.source.take(rows) if sample is not None]
+
+    def _publish(self, exchange: int) -> None:
+        decision = self._me.decide(self._state, exchange)
+        if self._play is not None:
+            self._play(exchange, decision)
+        try:
+            self.board.publish(exchange, decision)
+        except DataError:
+            raise NetworkError("what neighbours said led to decisions that are not finite: learning diverged") from None
+
+    def _sent(self, position: Position) -> Values | None:
+        """The values of the message of a step that went to all alike; None where there was none."""
+        data = self.ledger.message(*position, ALL)
+        frame = None if data is None else self._format.decode(data, self.learner)
+        return frame.values if frame is not None and frame.kind == "message" else None
+
+    def _packed(self, said: Values, *, heard: bool = False) -> bytes:
+        """All that a restart needs beside the messages; `said`: the one that is committed with it."""
+        assert self._gossip is not None
+        return packing.pack(
+            {
+                "step": self._post.committed.step,
+                "heard": heard,
+                "mark": self.source.mark,
+                "seen": self._post.inbox.all_seen(),
+                "state": self._me.stored(self._state, said),
+                "gossip": [type(self._gossip).__name__, self._gossip.arrays()],
+            }
+        )
+
+    # What is shown.
+
+    def _show_spent(self, spent: Sequence[Spent]) -> None:
+        self.board.set("ledger_rows", self.ledger.last.number)
+        if spent:
+            epsilon, delta = self._spending.shown(spent)
+            self.board.set("epsilon_spent", epsilon)
+            self.board.set("delta_spent", delta)
+
+
+def _reason(refusal: GossamerError) -> str:
+    """Why a node stopped, for its log: what is wrong with data is the owner's to know."""
+    return "data cannot be used" if isinstance(refusal, DataError) else str(refusal)[:_LONGEST_REASON]
+
+
+def _require_same(identity: Identity, algorithm: Algorithm, learner: int, key: bytes) -> None:
+    """Refuse a ledger of anything else: noise drawn twice for different data gives the data away."""
+    for field, held, given in (
+        ("learner", identity.learner, learner),
+        ("configuration", identity.config, config_digest(algorithm)),
+        ("key", identity.key, key_fingerprint(key)),
+    ):
+        if held != given:
+            raise PrivacyError(
+                f"{field}: the ledger belongs to another one. A key, its ledger and the algorithm that they were made "
+                f"for go together; for anything else make a new network with `gossamer network init`. Nothing was sent."
+            )

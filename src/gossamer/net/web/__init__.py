@@ -1,0 +1,1 @@
+"""What a node shows: its board, and the pages that serve it."""
