@@ -4,7 +4,7 @@ from gossamer.mechanisms.base import Additive, AdditiveLaw, Calibrated, Mechanis
 from gossamer.mechanisms.factorized import Factorized
 from gossamer.mechanisms.gossiped import Gossiped
 from gossamer.mechanisms.independent import Independent
-from gossamer.mechanisms.prefix import Prefix
+from gossamer.mechanisms.prefix import Aggregation, Prefix, prefix_sum
 from gossamer.mechanisms.selection import ExponentialMechanism, NoisyMax, PermuteAndFlip
 from gossamer.mechanisms.threshold import AboveThreshold
 from gossamer.mechanisms.tree import TreeSum
@@ -13,6 +13,7 @@ __all__ = [
     "AboveThreshold",
     "Additive",
     "AdditiveLaw",
+    "Aggregation",
     "Calibrated",
     "ExponentialMechanism",
     "Factorized",
@@ -23,5 +24,6 @@ __all__ = [
     "PermuteAndFlip",
     "Prefix",
     "TreeSum",
+    "prefix_sum",
     "snap",
 ]

@@ -1,13 +1,55 @@
-"""Running sums of private values, whether a mechanism releases the values or their sums."""
+"""Running sums of private values: how noise enters them, and how they are kept whatever a mechanism releases."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from gossamer.mechanisms.base import Grid, Mechanism, Noise, State
+from gossamer.checks import check_choice
+from gossamer.errors import PrivacyError
+from gossamer.mechanisms.base import Additive, AdditiveLaw, Grid, Mechanism, Noise, State
+from gossamer.mechanisms.factorized import Factorized
+from gossamer.mechanisms.independent import Independent
+from gossamer.mechanisms.tree import TreeSum
+
+Aggregation = Literal["independent", "tree", "toeplitz", "blt", "optimal"]
+"""How noise enters sums: fresh noise on every value, or noise that is correlated, so that sums have less of it."""
+
+
+def prefix_sum(
+    aggregation: Aggregation, shape: tuple[int, ...], horizon: int | None, *, law: AdditiveLaw, name: str = "noise"
+) -> Additive:
+    """The mechanism that releases values of which sums are taken.
+
+    Args:
+        aggregation: "independent" and "tree" have noise of any law; the others are Gaussian.
+        shape: of the values.
+        horizon: how many; None: no end, which "toeplitz" and "optimal", which remember all noise, do not have.
+        law: of the noise.
+        name: of the draws.
+
+    >>> prefix_sum("blt", (3,), 100, law="laplace")
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.PrivacyError: aggregation: got 'blt'; allowed: 'tree' or 'independent' with laplace noise. Pure ...
+    """
+    check_choice("aggregation", aggregation, Aggregation)
+    if aggregation == "independent":
+        return Independent(shape, horizon=horizon, law=law, name=name)
+    if aggregation == "tree":
+        return TreeSum(shape, horizon=horizon, law=law, name=name)
+    if law != "gaussian":
+        hint = "pure noise pays the l1 norm of a column of the factor, which grows like a root of the horizon"
+        raise PrivacyError.of("aggregation", aggregation, f"'tree' or 'independent' with {law} noise", hint)
+    if aggregation == "blt":
+        return Factorized.blt(shape, horizon, name=name)
+    if horizon is None:
+        hint = "it remembers all noise: 'blt' needs constant memory"
+        raise PrivacyError.of("horizon", None, f"a number of samples with aggregation={aggregation!r}", hint)
+    make = Factorized.toeplitz if aggregation == "toeplitz" else Factorized.optimal
+    return make(shape, horizon, name=name)
 
 
 class Prefix(NamedTuple):
