@@ -18,9 +18,9 @@ from gossamer.algorithms import REGISTRY
 from gossamer.cli import app, load, play
 from gossamer.cli import demo as demonstration
 from gossamer.cli.demo import Demo
-from gossamer.cli.section import keys_of
 from gossamer.errors import ConfigurationError
 from gossamer.reproduction import Store
+from gossamer.spec import keys_of
 
 SHARE = 0.1  # of the steps of the demo
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.toml"))
@@ -187,7 +187,7 @@ def test_same_seed_same_numbers_and_another_seed_others(small: Path) -> None:
 def test_the_file_is_the_call(small: Path) -> None:
     problem, stream = gossamer.problems.Logistic(3), gossamer.streams.smooth_cycle_logistic(4, 3, seed=1)
     ring = gossamer.topology.ring(4)
-    algorithm = gossamer.algorithms.descent.noisy_ogd(problem, ring, step=gossamer.Rate(0.5), scale=0.1)
+    algorithm = gossamer.algorithms.noisy_ogd(problem, ring, step=gossamer.Rate(0.5), scale=0.1)
     np.testing.assert_array_equal(
         load(small).run().losses, gossamer.simulate(algorithm, stream, 20, seed=0, progress=False).losses
     )
@@ -336,7 +336,7 @@ REFUSALS = {
     ),
     "graph for nobody": (
         ('"noisy_ogd"\nstep = {scale = 0.5}\nscale = 0.1', '"local_ogd"'),
-        "allowed: 'server'. The algorithm local_ogd sends nothing: there is no graph.",
+        "allowed: 'server'. The algorithm local_ogd sends nothing: there is no graph;",
     ),
     "server for a graph": (('"ring"', '"server"'), "The algorithm noisy_ogd has no server: its learners talk to"),
     "unknown data set": (

@@ -29,8 +29,8 @@ from typer.testing import CliRunner
 from gossamer import topology
 from gossamer.algorithms import REGISTRY
 from gossamer.cli import app
-from gossamer.cli.config import make_algorithm
 from gossamer.core import Algorithm
+from gossamer.core.spec import make_algorithm
 from gossamer.net.node.agreed import prepared
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.node.directory import NodeDirectory

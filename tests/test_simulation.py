@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gossamer import ConfigurationError, DataError, Run, algorithms, problems, sets, simulate, streams, topology
-from gossamer.cli.section import keys_of
 from gossamer.core import Algorithm, Every, Learner, Phases, Rate, Segment
 from gossamer.mechanisms import Independent
 from gossamer.metrics import average_loss, best_decision
@@ -29,6 +28,7 @@ from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.feeding import Feeder, chunk_length, chunks
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut, cut_at_rows
+from gossamer.spec import keys_of
 from gossamer.topology import Gossip, PushSum
 from tests import instances
 from tests.instances import QUIET

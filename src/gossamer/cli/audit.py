@@ -10,12 +10,13 @@ from rich.console import Console
 
 from gossamer.algorithms import REGISTRY, Entry
 from gossamer.auditing import ATTACKS, MECHANISMS, ONE_RUN, Attack, Audit, ManyRuns, Method
-from gossamer.cli.kinds import LISTED, setting
+from gossamer.cli.kinds import setting
 from gossamer.cli.out import report_directory
-from gossamer.cli.section import Section
 from gossamer.cli.show import say, show
+from gossamer.core.spec import LISTED
 from gossamer.privacy import Guarantee
 from gossamer.reports import Report, Table
+from gossamer.spec import Section
 
 
 class Finding(NamedTuple):

@@ -13,14 +13,15 @@ from rich.console import Console
 
 from gossamer.algorithms import REGISTRY, Entry
 from gossamer.cli import doubts
-from gossamer.cli.kinds import LISTED, setting
-from gossamer.cli.section import Nothing, Section, keys_of
+from gossamer.cli.kinds import setting
 from gossamer.cli.show import say, show, warn
 from gossamer.core import Algorithm
+from gossamer.core.spec import LISTED, SETTLED
 from gossamer.errors import ConfigurationError, GossamerError
 from gossamer.privacy import OBSERVERS, Budget
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
+from gossamer.spec import Nothing, Section, keys_of
 
 BUDGETS = {"budget", "budgets"}
 """What a budget is called: the second where every learner may have one of its own."""
@@ -88,7 +89,7 @@ def _require_all(entry: Entry, settings: Mapping[str, Any], options: Sequence[st
     """Refuse where one of the other options has no default and was left out, and say how it is given here."""
     given = {*settings, *NETWORK, *dict(map(_parse, options))}
     for name, key in keys_of(entry.make).items():
-        if key.required and name not in given:
+        if key.required and name not in {*given, *SETTLED}:
             hint = f"give --option {name}=VALUE"
             raise ConfigurationError(f"--option {name}", Nothing(), key.reader.allowed, hint)
 

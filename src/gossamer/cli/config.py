@@ -8,28 +8,23 @@ from __future__ import annotations
 import inspect
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gossamer import simulate
-from gossamer.algorithms import REGISTRY, Entry
-from gossamer.cli.kinds import DATASETS, GENERATORS, LISTED, PROBLEMS, TOPOLOGIES, Maker
-from gossamer.cli.section import Nothing, Section, build, keys_of, nearest
-from gossamer.cli.values import either
+from gossamer.algorithms import REGISTRY
+from gossamer.cli.kinds import DATASETS, GENERATORS, Maker
 from gossamer.core import Algorithm, Federation
+from gossamer.core.spec import LISTED, TABLES, make_algorithm, make_network, sections_of
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.simulation import Run
+from gossamer.spec import Nothing, Section, keys_of, picked
 from gossamer.streams import POKER_CLASSES, Stream, common, from_arrays, read_records
 
 SECTIONS = ("problem", "data", "topology", "algorithm", "simulate")
-FOR_NODES = ("problem", "topology", "algorithm")
 SOURCES = ("name", "generator", "path")
-WITHOUT_GRAPH = {
-    "server": "needs a server; for a graph choose another one from `gossamer algorithms`",
-    "none": "sends nothing: there is no graph",
-}
 GENERATED_CLASSES = {"heterogeneous-logistic": 2, "smooth-cycle-logistic": 2, "poker-hands": len(POKER_CLASSES)}
 
 
@@ -77,7 +72,7 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
     ...     load(Path(file.name), seed=0).algorithm.topology
     ring(4)
     """
-    sections = _sections(_parsed(file))
+    sections = sections_of(_parsed(file), SECTIONS, SECTIONS)
     settings = _settings(sections["simulate"], steps, seed)
     source, tables = _with_data(sections)
     algorithm = make_algorithm(tables)
@@ -86,10 +81,9 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
 
 
 class ForNodes(NamedTuple):
-    """What a file says about a network: the algorithm, the tables that make it again, and data to try it with."""
+    """What a file says about a network: the algorithm, and data to try it with."""
 
     algorithm: Algorithm
-    tables: Mapping[str, Mapping[str, Any]]
     stream: Stream | None
     only_label: int | None
 
@@ -98,43 +92,24 @@ def load_for_nodes(file: Path, nodes: int) -> ForNodes:
     """Read the algorithm of a network of so many nodes; [data], where it is there, says what its samples look like."""
     tables = _parsed(file)
     given = tables.get("topology", {})
-    if isinstance(given, dict) and not {"rows", "parts", "topology", "dimension"} & set(given):
+    if isinstance(given, dict) and not {"rows", "parts", "topology", "dimension", "graph"} & set(given):
         tables["topology"] = given | {"learners": nodes}
-    sections = _sections(tables, FOR_NODES)
-    source, made = _with_data(sections) if "data" in sections else (None, {n: sections[n].table for n in FOR_NODES})
+    sections = sections_of(tables, TABLES, SECTIONS)
+    source, made = _with_data(sections) if "data" in sections else (None, {n: sections[n].table for n in TABLES})
     algorithm = make_algorithm(made)
     if isinstance(algorithm.topology, Federation):
         raise ConfigurationError("[algorithm] name", algorithm.name, "an algorithm that gossips", "it needs a server")
     if algorithm.learners != nodes:
         raise ConfigurationError("--nodes", nodes, f"{algorithm.learners}, as [topology] says")
-    return ForNodes(algorithm, made, source and source.stream, source and source.only_label)
-
-
-def make_algorithm(tables: Mapping[str, Mapping[str, Any]]) -> Algorithm:
-    """The algorithm that the tables [problem], [topology] and [algorithm] describe, without any data.
-
-    >>> problem, network = {"kind": "linear", "dim": 3}, {"kind": "ring", "learners": 4}
-    >>> make_algorithm({"problem": problem, "topology": network, "algorithm": {"name": "d_ogd", "step": 0.1}}).learners
-    4
-    """
-    sections = _sections(tables, FOR_NODES)
-    entry: Entry = sections["algorithm"].pick("name", REGISTRY, elsewhere=LISTED)
-    sections["algorithm"].expect([entry.make], extra=["name"], supplied=["learners", "clients", "experts"])
-    maker = sections["problem"].pick("kind", PROBLEMS)
-    sections["problem"].expect([maker], extra=["kind"])
-    network = _network(sections["topology"], entry)
-    problem = sections["problem"].call(maker)
-    served = network if entry.network == "server" else network.learners
-    given = {"problem": problem, "experts": problem, "topology": network, "learners": served, "clients": served}
-    made: Algorithm = sections["algorithm"].call(entry.make, given)
-    return made
+    return ForNodes(algorithm, source and source.stream, source and source.only_label)
 
 
 def _with_data(sections: Mapping[str, Section]) -> tuple[Source, dict[str, Mapping[str, Any]]]:
     """The data, and the tables of the algorithm with what the data say: shapes, classes and the size of batches."""
-    entry: Entry = sections["algorithm"].pick("name", REGISTRY, elsewhere=LISTED)
-    maker = sections["problem"].pick("kind", PROBLEMS)
-    network = _network(sections["topology"], entry)
+    kind = picked(sections["algorithm"], "algorithm", key="name", elsewhere=LISTED)
+    entry = REGISTRY[kind.name]
+    maker = picked(sections["problem"], "problem").make
+    network = make_network(sections["topology"], kind)
     images = "image_shape" in inspect.signature(maker).parameters
     source = _source(sections["data"], network.learners, images=images, together=entry.data == "common")
     known = {key: value for key, value in _shape(source).items() if key in keys_of(maker) and value is not None}
@@ -164,18 +139,6 @@ def _parsed(file: Path) -> dict[str, Any]:
         raise ConfigurationError("FILE", str(file), "a TOML file", f"it breaks off: {error}") from None
 
 
-def _sections(tables: Mapping[str, Any], needed: Sequence[str] = SECTIONS) -> dict[str, Section]:
-    allowed = ", ".join(f"[{name}]" for name in SECTIONS)
-    for name, table in tables.items():
-        if name not in SECTIONS or not isinstance(table, dict):
-            shown = f"[{name}]" if isinstance(table, dict) else name
-            raise ConfigurationError(shown, table, f"the sections {allowed}", nearest(name, SECTIONS))
-    for name in needed:
-        if name not in tables:
-            raise ConfigurationError(f"[{name}]", Nothing(), f"the sections {allowed}", f"add a section [{name}]")
-    return {name: Section(f"[{name}]", tables[name]) for name in tables}
-
-
 def _settings(section: Section, steps: int | None, seed: int | None) -> Section:
     section.expect([simulate])
     table = dict(section.table)
@@ -200,21 +163,6 @@ def _require_steps(field: str, settings: Section, data: Section, stream: Stream)
     enough = -(-steps * passes // there)
     hint = f"set passes = {enough} in [data], which shows every learner its samples {enough:,} times"
     raise ConfigurationError(field, steps, f"at most {there:,}, with passes = {passes}", hint)
-
-
-def _network(section: Section, entry: Entry) -> Any:
-    kind, name = section.table.get("kind", "server"), entry.make.__name__
-    if entry.network == "graph":
-        if section.table.get("kind") == "server":
-            hint = f"the algorithm {name} has no server: its learners talk to their neighbours on a graph"
-            raise ConfigurationError(f"{section.name} kind", kind, either(map(repr, sorted(TOPOLOGIES))), hint)
-        return build(section.name, section.table, TOPOLOGIES)
-    if kind != "server":
-        raise ConfigurationError(
-            f"{section.name} kind", kind, "'server'", f"the algorithm {name} {WITHOUT_GRAPH[entry.network]}"
-        )
-    section.expect([Federation], extra=["kind"])
-    return section.call(Federation)
 
 
 def _source(section: Section, learners: int, *, images: bool, together: bool) -> Source:

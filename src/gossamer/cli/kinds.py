@@ -1,8 +1,7 @@
-"""What a file may name: every problem, decision set, graph, generator and data set, and how it is spelled there."""
+"""Where the samples of a file may come from: generators and data sets, and how they are spelled there."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,52 +10,19 @@ from gossamer.algorithms import Entry
 
 Maker = Callable[..., Any]
 
-LISTED = "`gossamer algorithms` lists them, and what each is"
-"""Where to look for an algorithm that does not exist."""
-
 
 def spelled(maker: Maker) -> str:
-    """The name of a class or function in a file: lower case, words joined by hyphens.
+    """The name of a function in a file: its words joined by hyphens.
 
-    >>> spelled(sets.L2Ball), spelled(topology.watts_strogatz)
-    ('l2-ball', 'watts-strogatz')
+    >>> spelled(streams.random_signs)
+    'random-signs'
     """
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", maker.__name__)
-    return words.replace("_", "-").lower()
+    return maker.__name__.replace("_", "-")
 
 
 def _by_name(*makers: Maker) -> Mapping[str, Maker]:
     return {spelled(maker): maker for maker in makers}
 
-
-PROBLEMS = _by_name(
-    problems.Logistic,
-    problems.Softmax,
-    problems.LeastSquares,
-    problems.Hinge,
-    problems.Linear,
-    problems.Experts,
-    problems.small_cnn,
-)
-
-SETS = _by_name(sets.Everywhere, sets.L2Ball, sets.L1Ball, sets.Box, sets.Simplex, sets.TraceNormBall)
-
-TOPOLOGIES = _by_name(
-    topology.ring,
-    topology.path,
-    topology.complete,
-    topology.star,
-    topology.torus,
-    topology.hypercube,
-    topology.watts_strogatz,
-    topology.erdos_renyi,
-    topology.random_regular,
-    topology.directed_ring,
-    topology.directed_exponential,
-    topology.random_matching,
-    topology.alternating,
-    topology.with_link_failures,
-)
 
 GENERATORS = _by_name(
     streams.heterogeneous_logistic,

@@ -21,8 +21,9 @@ from rich.table import Table
 
 from gossamer.checks import check_count
 from gossamer.cli import doubts
-from gossamer.cli.config import load_for_nodes, make_algorithm
+from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
+from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.streams import Stream
 
@@ -73,7 +74,7 @@ def init(
     made = init_network(
         directory,
         ready,
-        tables=found.tables,
+        tables=found.algorithm.spec(),
         hosts=hosts,
         port=port,
         http_port=http_port or None,
@@ -138,7 +139,7 @@ def run_node(
     running = launch(
         found,
         settings,
-        make_algorithm(found.tables()),
+        Algorithm.from_spec(found.tables()),
         data=data if data in (None, "-") else str(Path(data).absolute()),  # `launch` looks in DIR
         exchanges=exchanges,
         state_key=state_key,

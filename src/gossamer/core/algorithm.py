@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from gossamer.checks import check_count, check_positive, check_seed
 from gossamer.core.flow import Checked, Flow, Guarded, GuardedServer, foreign
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
+from gossamer.core.spec import read_specification, specification
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, Independent, Mechanism
 from gossamer.privacy import Guarantee, Loss, Scale, Unit, compose
 from gossamer.privacy.marks import ours, put_together_by_us
 from gossamer.problems import Problem
+from gossamer.spec import Made, digest, family, kind
 from gossamer.topology import Gossip, Mixing, Topology, public_draws
 
 Public = Callable[[NDArray[np.int64]], NDArray[np.float64]]
@@ -31,6 +33,7 @@ Missing = Literal["own", "later", "nothing"]
 too; nothing now, and the next message brings it along (push-sum); or nothing of this exchange is heard at all."""
 
 
+@kind("topology", "server")
 @dataclass(frozen=True)
 class Federation:
     """The network of a federated algorithm: every learner talks to one server and to nobody else.
@@ -82,6 +85,7 @@ class Federation:
         return np.asarray(draws < np.uint64(self.participation * 2.0**64))
 
 
+@family("algorithm")
 @dataclass(frozen=True)
 class Algorithm:
     """A learner (and a server, for a federation), its network, its schedule and its guarantee.
@@ -123,6 +127,7 @@ class Algorithm:
     missing: Missing | None = "own"
     batch: int = 1
     _by_us: ClassVar[bool] = False
+    _made: ClassVar[Made | None] = None
     _checked: ClassVar[Checked | None] = None
 
     def __post_init__(self) -> None:
@@ -220,9 +225,9 @@ class Algorithm:
             hint = "list the calibrated mechanisms that data go through"
             raise PrivacyError.of("releases", (), "mechanisms with a sensitivity, for a proven guarantee", hint)
         stated = (*self.guarantee.losses, *releases, *(each for release in releases for each in release.sensitivities))
-        for kind in set(map(type, stated)):
-            if not ours(kind):
-                raise PrivacyError.of("guarantee", kind.__name__, "Gossamer's own, where it is proven")
+        for cls in set(map(type, stated)):
+            if not ours(cls):
+                raise PrivacyError.of("guarantee", cls.__name__, "Gossamer's own, where it is proven")
         if self.guarantee.per == "record" or self.guarantee.occurrences is not None:
             raise PrivacyError.of("guarantee", "one per record", "one per occurrence", "the stream says how many")
         lattice = [one for one in releases if all(scale.grid for each in one.scales.values() for scale in each)]
@@ -324,7 +329,9 @@ class Algorithm:
         else:
             guarantee = replace(guarantee, losses=(compose([release.losses[0] for release in releases]),))
         # The bound on regret is that of the noise before it grew.
-        return replace(self, releases=tuple(releases), guarantee=guarantee.with_sampler_error(error), regret_bound=None)
+        made = replace(self, releases=tuple(releases), guarantee=guarantee.with_sampler_error(error), regret_bound=None)
+        object.__setattr__(made, "_made", self._made)
+        return made
 
     def _sampler_error(self, releases: Sequence[Calibrated[Mechanism]]) -> float:
         """How far the draws that one unit touches are from their laws, on a lattice.
@@ -333,6 +340,32 @@ class Algorithm:
         """
         error = sum(release.sampler_error() for release in releases)
         return error * (1 if self.guarantee.unit is Unit.SAMPLE else self.learners)
+
+    def spec(self) -> dict[str, Any]:
+        """What this algorithm is, as plain values that files hold and machines compare: see `gossamer.core.spec`.
+
+        >>> from gossamer import algorithms, problems, topology
+        >>> spec = algorithms.d_ogd(problems.Linear(2), topology.ring(4), step=0.5).spec()
+        >>> spec["problem"], spec["topology"], spec["algorithm"]
+        ({'kind': 'linear', 'dim': 2}, {'kind': 'ring', 'learners': 4}, {'name': 'd_ogd', 'step': 0.5})
+        """
+        return specification(self)
+
+    @staticmethod
+    def from_spec(spec: Mapping[str, Any]) -> Algorithm:
+        """The algorithm that a specification describes; refused where anything else follows from its options now.
+
+        >>> from gossamer import algorithms, problems, topology
+        >>> spec = algorithms.d_ogd(problems.Linear(2), topology.ring(4), step=0.5).spec()
+        >>> Algorithm.from_spec(spec).spec() == spec
+        True
+        """
+        return read_specification(spec)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the specification: what nodes agree on, and checkpoints are known by."""
+        return digest(self.spec())
 
     def theoretical_bound(self) -> float:
         """What the expected regret is proven to stay below: R_{T,i}, with the losses of all n learners at every step.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError
+from gossamer.spec import family, kind
 
 
 class Segment(NamedTuple):
@@ -25,6 +26,7 @@ class Segment(NamedTuple):
     block: int
 
 
+@family("schedule")
 class Schedule(ABC):
     """How many steps (samples per learner) lie between two exchanges.
 
@@ -44,6 +46,7 @@ class Schedule(ABC):
         return sum(segment.exchanges for segment in self.segments(steps))
 
 
+@kind("schedule", "every")
 @dataclass(frozen=True)
 class Every(Schedule):
     """One exchange after every `block` steps.
@@ -63,6 +66,7 @@ class Every(Schedule):
             yield Segment(steps // self.block, self.block)
 
 
+@kind("schedule", "phases")
 @dataclass(frozen=True)
 class Phases(Schedule):
     """Runs of exchanges with blocks of different lengths, one after the other; a block of 0 digests nothing new.
@@ -90,6 +94,7 @@ class Phases(Schedule):
             steps -= fits * block
 
 
+@kind("rate")
 @dataclass(frozen=True)
 class Rate:
     """A step size that falls with time: scale / (t + delay)^power at exchange t = 1, 2, ...

@@ -34,6 +34,7 @@ from gossamer.privacy import (
     budgets_of,
 )
 from gossamer.privacy.marks import mark_methods
+from gossamer.spec import family
 
 AdditiveLaw = Literal["laplace", "l2-laplace", "gaussian"]
 """The laws of noise that is added to values."""
@@ -45,6 +46,7 @@ _LEAST, _MOST = 1e-30, 1e30  # scales within which float32 has its digits, latti
 _NUDGE = 1 + 2.0**-40  # scales are rounded up, so that the guarantee never exceeds the budget by a rounding
 
 
+@family("mechanism")
 @dataclass(frozen=True)
 class Mechanism(ABC):
     """Turns exact values into private ones, one release at a time.

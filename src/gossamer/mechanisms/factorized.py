@@ -23,10 +23,12 @@ from gossamer.mechanisms.factors import Buffered, Dense, Factor, SquareRoot
 from gossamer.mechanisms.optimal import optimise
 from gossamer.mechanisms.tree import LIMIT
 from gossamer.privacy import Sensitivity
+from gossamer.spec import kind
 
 _CLOSE = 1.005  # so close to the Toeplitz square root is close enough: fewer buffers cost less
 
 
+@kind("mechanism", "factorized")
 @dataclass(frozen=True)
 class Factorized(Additive):
     """Releases the sum of all values so far, at every value: prefix sums of noisy values x_t + (C^-1 z)_t.

@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import pairs
+from gossamer.spec import family, kind
 
 _SLOW = 2.0**-21  # slower rates need pairs: float32 has 24 bits, and a buffer must notice that it decays
 _UP = 1 + 1e-12  # closed forms in float64 are rounded up by more than they can be wrong
 
 
+@family("factor")
 class Factor(ABC):
     """A lower-triangular C with positive diagonal: noise C^-1 z hides values that move C by little."""
 
@@ -65,6 +67,7 @@ class Factor(ABC):
         """On a lattice: how likely noise is at most to leave the range that `rounding` counts on, in one coordinate."""
 
 
+@kind("factor", "square-root")
 @dataclass(frozen=True)
 class SquareRoot(Factor):
     """The first bands of the square root of the prefix-sum matrix: h(0) = 1, h(j) = (1 - 1/(2j)) h(j-1).
@@ -152,6 +155,7 @@ def _combined(weights: jax.Array, past: jax.Array, spacing: jax.Array | None) ->
     return pairs.round_pair(lax.fori_loop(0, len(weights), step, (zero, zero)), spacing)
 
 
+@kind("factor", "blt")
 @dataclass(frozen=True)
 class Buffered(Factor):
     """A buffered linear Toeplitz matrix: C_ts = sum_k scale_k (1 - rate_k)^(t-s-1) below a diagonal of ones.

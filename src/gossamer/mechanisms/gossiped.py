@@ -14,8 +14,10 @@ import numpy as np
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms.base import Additive, Grid, Mechanism, Noise, State
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity
+from gossamer.spec import kind
 
 
+@kind("mechanism", "gossiped")
 @dataclass(frozen=True)
 class Gossiped(Mechanism):
     """One release by each of n learners, of sum_j M_ij d_j, one exchange after the d_j were spoken (paper 000).

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 
 from gossamer.checks import check_count
 from gossamer.mechanisms.base import Additive, Grid, Noise, State, snap
+from gossamer.spec import kind
 
 
+@kind("mechanism", "independent")
 @dataclass(frozen=True)
 class Independent(Additive):
     """Adds one fresh draw to every value. One unit enters one value, so the loss does not grow with the horizon.

@@ -28,6 +28,7 @@ from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, s
 from gossamer.mechanisms.pairs import two_sum
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity, accounting
 from gossamer.privacy.loss import BoundedRange
+from gossamer.spec import kind
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,7 @@ class Selection(Mechanism):
         return budget.epsilon / self.touched(None)
 
 
+@kind("mechanism", "exponential")
 @dataclass(frozen=True)
 class ExponentialMechanism(Selection):
     """Selects candidate i with probability proportional to exp(score_i / scale) (McSherry and Talwar 2007).
@@ -173,6 +175,7 @@ class ExponentialMechanism(Selection):
         )
 
 
+@kind("mechanism", "permute-and-flip")
 @dataclass(frozen=True)
 class PermuteAndFlip(Selection):
     """As private as the exponential mechanism, and its expected score is never worse (McKenna and Sheldon 2020).
@@ -194,6 +197,7 @@ class PermuteAndFlip(Selection):
         return Pure(count * epsilon)
 
 
+@kind("mechanism", "noisy-max")
 @dataclass(frozen=True)
 class NoisyMax(Selection):
     """The largest of score plus Laplace noise: Lap(2 D / epsilon), or Lap(D / epsilon) for monotone scores.

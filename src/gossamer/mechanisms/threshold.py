@@ -15,6 +15,7 @@ from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, s
 from gossamer.mechanisms.pairs import Pair, add, two_sum
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity
 from gossamer.privacy.marks import marked
+from gossamer.spec import kind
 
 Shift = Literal["any", "monotone", "constant"]
 SHIFTS: dict[Shift, int] = {"any": 2, "monotone": 1, "constant": 1}
@@ -40,6 +41,7 @@ class Watch(NamedTuple):
     asked: jax.Array
 
 
+@kind("mechanism", "above-threshold")
 @dataclass(frozen=True)
 class AboveThreshold(Mechanism):
     """Says of one query after the other whether it exceeds a threshold, up to `count` times "above", then no more.

@@ -18,6 +18,7 @@ from gossamer.errors import PrivacyError
 from gossamer.mechanisms import pairs
 from gossamer.mechanisms.base import Additive, Grid, Noise, State, snap
 from gossamer.privacy import Law, Sensitivity
+from gossamer.spec import kind
 
 LIMIT = 2**31 - 1
 """Leaves are counted in int32."""
@@ -43,6 +44,7 @@ class _Place(NamedTuple):
     closes: jax.Array | bool
 
 
+@kind("mechanism", "tree")
 @dataclass(frozen=True)
 class TreeSum(Additive):
     """Releases the sum of all values so far, at every value: streaming binary-tree sums (Dwork et al., Chan et al.).

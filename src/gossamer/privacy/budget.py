@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from gossamer.errors import PrivacyError
+from gossamer.spec import kind
 
 
+@kind("budget")
 @dataclass(frozen=True)
 class Budget:
     """Epsilon and delta that everything released over the whole horizon may cost together.

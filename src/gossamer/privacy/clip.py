@@ -13,6 +13,7 @@ from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.privacy.budget import is_number
 from gossamer.privacy.guarantee import Unit
+from gossamer.spec import kind
 
 _LEAST_GROUP, _LEAST_NORM_GROUP = 24, 128  # sums of fewer numbers than that take as long
 _LEAST, _MOST = 1e-12, 1e12
@@ -44,6 +45,7 @@ class Sensitivity:
         return self.l1 if order == 1 else self.l2
 
 
+@kind("clip")
 @dataclass(frozen=True)
 class Clip:
     """Scales a gradient down until its norm is at most a bound: `l2=...` or `l1=...`, or one bound per block.

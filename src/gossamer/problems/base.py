@@ -18,6 +18,7 @@ from gossamer.privacy.marks import Clipped, marked, ours
 from gossamer.problems.checks import check_clip, check_finite
 from gossamer.problems.numerics import arrived, clipped_sum
 from gossamer.sets import DecisionSet, Everywhere
+from gossamer.spec import family
 
 
 class Block(NamedTuple):
@@ -31,6 +32,7 @@ class Block(NamedTuple):
     y: Any
 
 
+@family("problem")
 @dataclass(frozen=True)
 class Problem(ABC):
     """A loss over flat decisions of length `dim`, with its clipped gradients and its constants.

@@ -12,10 +12,12 @@ from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError
 from gossamer.problems.checks import check_class_count
 from gossamer.problems.model import Model
+from gossamer.spec import kind
 
 Layer = dict[str, jax.Array]
 
 
+@kind("problem", "small-cnn")
 def small_cnn(
     image_shape: tuple[int, int, int],
     classes: int,

@@ -14,8 +14,10 @@ from gossamer.problems.base import Block
 from gossamer.problems.checks import check_losses
 from gossamer.problems.linear import Linear
 from gossamer.sets import DecisionSet, Simplex
+from gossamer.spec import kind
 
 
+@kind("problem", "experts")
 @dataclass(frozen=True)
 class Experts(Linear):
     """The loss <losses, w> of a mixture w of experts; of one expert, its own loss. Labels are ignored.

@@ -18,6 +18,7 @@ from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_classes, check_targets
 from gossamer.problems.numerics import clipped_sum
+from gossamer.spec import kind
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ class BinaryLink(ScalarLink):
         check_classes(y, 2, start)
 
 
+@kind("problem", "logistic")
 @dataclass(frozen=True)
 class Logistic(BinaryLink):
     """Logistic regression: log(1 + exp(-s <x, w>)) with s = -1 for label 0 and +1 for label 1.
@@ -115,6 +117,7 @@ class Logistic(BinaryLink):
         return jnp.where(y == 1, -jax.nn.sigmoid(-score), jax.nn.sigmoid(score))
 
 
+@kind("problem", "hinge")
 @dataclass(frozen=True)
 class Hinge(BinaryLink):
     """The support vector machine's loss: max(0, 1 - s <x, w>) with s = -1 for label 0 and +1 for label 1.
@@ -132,6 +135,7 @@ class Hinge(BinaryLink):
         return jnp.where(sign * score < 1, -sign, 0)
 
 
+@kind("problem", "least-squares")
 @dataclass(frozen=True)
 class LeastSquares(ScalarLink):
     """Linear regression: (<x, w> - y)^2, without a factor 1/2, as in paper 002.
@@ -158,6 +162,7 @@ class LeastSquares(ScalarLink):
         check_targets(y, start)
 
 
+@kind("problem", "linear")
 @dataclass(frozen=True)
 class Linear(ScalarLink):
     """The loss <x, w> itself, for experts and linear games: features are losses, labels are ignored.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,11 +23,28 @@ from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes, check_targets
 from gossamer.problems.numerics import arrived, best_class, clipped_sum, cross_entropy
 from gossamer.sets import DecisionSet, Everywhere
+from gossamer.spec import kind
 
 Apply = Callable[[Any, jax.Array], jax.Array]
 ModelLoss = Literal["cross-entropy", "squared"]
 
 
+def _facts(model: Model) -> dict[str, Any]:
+    """All that tells models apart: the operations and constants of the function, and the start.
+
+    A function has no name that others could know it by. Another release of JAX may write the same operations in
+    another way: models that outlive one are made by a function that says its word with `gossamer.spec.kind`.
+    """
+    program = jax.make_jaxpr(lambda w, x: model.apply(model.params(w), x))(*map(jnp.zeros, (model.dim, model.features)))
+    text = re.sub(r" at 0x[0-9a-f]+", "", str(program))
+    inside = [np.asarray(constant) for constant in program.consts]
+    known = [f"{each.dtype} {each.shape}".encode() + each.tobytes() for each in inside]
+    hashed = hashlib.sha256(b"".join([text.encode(), model.initial, *known])).hexdigest()
+    options = {name: getattr(model, name) for name in ("features", "classes", "l2", "feature_bound", "domain")}
+    return {"program": hashed, "loss": model.objective, **options}
+
+
+@kind("problem", "model", facts=_facts, readable=False)
 @dataclass(frozen=True, init=False)
 class Model(Problem):
     """A model `apply(params, x)` of one sample: logits (classes,), or one number for the squared loss.

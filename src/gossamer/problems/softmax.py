@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import InitVar, dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +15,16 @@ from gossamer.privacy import Clip
 from gossamer.problems.base import Block, Problem
 from gossamer.problems.checks import check_class_count, check_classes
 from gossamer.problems.numerics import best_class, clipped_sum, cross_entropy
+from gossamer.spec import kind
 
 
+def _facts(problem: Softmax) -> dict[str, Any]:
+    """What it was made of: its `dim` counted the features."""
+    options = {name: getattr(problem, name) for name in ("classes", "l2", "feature_bound", "domain")}
+    return {"dim": problem.features, **options}
+
+
+@kind("problem", "softmax", facts=_facts)
 @dataclass(frozen=True)
 class Softmax(Problem):
     """Cross-entropy of one score per class, as in paper 000.

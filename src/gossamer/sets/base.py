@@ -12,8 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from gossamer.errors import ConfigurationError
+from gossamer.spec import family, kind
 
 
+@family("set")
 @dataclass(frozen=True)
 class DecisionSet(ABC):
     """A closed convex set of flat vectors (d,).
@@ -86,6 +88,7 @@ class DecisionSet(ABC):
             raise ConfigurationError("x", x.shape, f"one flat vector of {length} for {self}", "use vmap for a batch")
 
 
+@kind("set", "everywhere")
 @dataclass(frozen=True)
 class Everywhere(DecisionSet):
     """The whole space.

@@ -11,12 +11,14 @@ from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError
 from gossamer.sets.base import DecisionSet, direction
 from gossamer.sets.vectors import project_on_simplex
+from gossamer.spec import kind
 
 POWER_TOLERANCE = 1e-5
 POWER_LIMIT = 1000
 SQUARINGS = 8
 
 
+@kind("set", "trace-norm-ball")
 @dataclass(frozen=True)
 class TraceNormBall(DecisionSet):
     """The matrices whose singular values sum to at most `radius`, flattened row by row.

@@ -12,8 +12,10 @@ import numpy as np
 from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError
 from gossamer.sets.base import DecisionSet, direction, shrink_factor
+from gossamer.spec import kind
 
 
+@kind("set", "l2-ball")
 @dataclass(frozen=True)
 class L2Ball(DecisionSet):
     """The vectors of Euclidean norm at most `radius`.
@@ -45,6 +47,7 @@ class L2Ball(DecisionSet):
         return norm <= self.radius * (1 + tolerance)
 
 
+@kind("set", "l1-ball")
 @dataclass(frozen=True)
 class L1Ball(DecisionSet):
     """The vectors whose absolute values sum to at most `radius`.
@@ -75,6 +78,7 @@ class L1Ball(DecisionSet):
         return jnp.abs(x).sum() <= self.radius * (1 + tolerance)
 
 
+@kind("set", "simplex")
 @dataclass(frozen=True)
 class Simplex(DecisionSet):
     """The probability vectors; `dim` fixes their length where it is known.
@@ -122,6 +126,7 @@ class Simplex(DecisionSet):
         return (x >= -tolerance).all() & (jnp.abs(x.sum() - 1) <= tolerance)
 
 
+@kind("set", "box")
 @dataclass(frozen=True)
 class Box(DecisionSet):
     """The vectors between `low` and `high`: numbers for every coordinate alike, or tuples.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from gossamer.errors import ConfigurationError
+from gossamer.spec import family
 
 Floats = NDArray[np.floating[Any]]
 Integers = NDArray[np.integer[Any]]
@@ -34,6 +35,7 @@ class Neighbours(NamedTuple):
     weights: NDArray[np.float64]
 
 
+@family("topology")
 class Topology(ABC):
     """Who hears whom. Entry [i, j] of the matrix is the weight learner i gives to what it hears from j."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import networkx as nx
@@ -10,6 +11,7 @@ from scipy import sparse
 
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError
+from gossamer.spec import kind
 from gossamer.topology import weights as rules
 from gossamer.topology.base import DENSE_LIMIT, Floats
 from gossamer.topology.fixed import FixedTopology
@@ -17,43 +19,49 @@ from gossamer.topology.fixed import FixedTopology
 MOST_DIMENSIONS = 20
 
 
-def ring(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+@kind("topology", "ring")
+def ring(learners: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     """Each learner hears the one before and the one after it.
 
     >>> round(ring(4).spectral_gap(), 6)
     0.666667
     """
-    return _build(f"ring({n})", nx.cycle_graph(check_count("n", n, 1)), weights)
+    return _build(f"ring({learners})", nx.cycle_graph(check_count("learners", learners, 1)), weights)
 
 
-def path(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+@kind("topology", "path")
+def path(learners: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     """A ring that is cut open.
 
     >>> path(3).hears(0)
     ((1, 0.333...),)
     """
-    return _build(f"path({n})", nx.path_graph(check_count("n", n, 1)), weights)
+    return _build(f"path({learners})", nx.path_graph(check_count("learners", learners, 1)), weights)
 
 
-def complete(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+@kind("topology", "complete")
+def complete(learners: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     """Everybody hears everybody: one exchange is the exact average.
 
     >>> complete(4).matrix()[0]
     array([0.25, 0.25, 0.25, 0.25])
     """
     # Its weights are n-by-n by nature.
-    return _build(f"complete({n})", nx.complete_graph(check_count("n", n, 1, most=DENSE_LIMIT)), weights)
+    learners = check_count("learners", learners, 1, most=DENSE_LIMIT)
+    return _build(f"complete({learners})", nx.complete_graph(learners), weights)
 
 
-def star(n: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
+@kind("topology", "star")
+def star(learners: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     """Learner 0 in the middle hears everybody; the others hear only learner 0.
 
     >>> star(3).hears(2)
     ((0, 0.333...),)
     """
-    return _build(f"star({n})", nx.star_graph(check_count("n", n, 1) - 1), weights)
+    return _build(f"star({learners})", nx.star_graph(check_count("learners", learners, 1) - 1), weights)
 
 
+@kind("topology", "torus")
 def torus(rows: int, columns: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     """A grid whose sides are glued; learner `row * columns + column` hears its four neighbours.
 
@@ -64,6 +72,7 @@ def torus(rows: int, columns: int, *, weights: str | Floats = "metropolis") -> F
     return _build(f"torus({rows}, {columns})", nx.grid_2d_graph(rows, columns, periodic=True), weights)
 
 
+@kind("topology", "hypercube")
 def hypercube(dimension: int, *, weights: str | Floats = "metropolis") -> FixedTopology:
     """2^dimension learners; two hear each other when their numbers differ in one bit.
 
@@ -75,57 +84,64 @@ def hypercube(dimension: int, *, weights: str | Floats = "metropolis") -> FixedT
     return _build(f"hypercube({dimension})", cube, weights)
 
 
-def watts_strogatz(n: int, k: int, p: float, *, seed: int, weights: str | Floats = "metropolis") -> FixedTopology:
+@kind("topology", "watts-strogatz")
+def watts_strogatz(
+    learners: int, k: int, p: float, *, seed: int, weights: str | Floats = "metropolis"
+) -> FixedTopology:
     """A ring in which each learner hears its k nearest, with each link rewired with probability p.
 
     >>> watts_strogatz(20, 4, 0.3, seed=1).links(np.arange(1))
     array([80])
     """
-    n, seed = check_count("n", n), check_seed(seed)
-    k = check_count("k", k, 0, most=n)
-    graph = nx.watts_strogatz_graph(n, k, _probability("p", p), seed=seed)
-    return _build(f"watts_strogatz({n}, {k}, {p})", graph, weights, "change the seed, raise k or lower p")
+    learners, seed = check_count("learners", learners), check_seed(seed)
+    k = check_count("k", k, 0, most=learners)
+    graph = nx.watts_strogatz_graph(learners, k, _probability("p", p), seed=seed)
+    return _build(f"watts_strogatz({learners}, {k}, {p})", graph, weights, "change the seed, raise k or lower p")
 
 
-def erdos_renyi(n: int, p: float, *, seed: int, weights: str | Floats = "metropolis") -> FixedTopology:
+@kind("topology", "erdos-renyi")
+def erdos_renyi(learners: int, p: float, *, seed: int, weights: str | Floats = "metropolis") -> FixedTopology:
     """Every pair is linked with probability p; refused when it comes out in pieces.
 
     >>> erdos_renyi(10, 0.5, seed=1).is_doubly_stochastic()
     True
     """
-    n, seed = check_count("n", n), check_seed(seed)
-    graph = nx.fast_gnp_random_graph(n, _probability("p", p), seed=seed)
-    return _build(f"erdos_renyi({n}, {p})", graph, weights, "change the seed, or raise p")
+    learners, seed = check_count("learners", learners), check_seed(seed)
+    graph = nx.fast_gnp_random_graph(learners, _probability("p", p), seed=seed)
+    return _build(f"erdos_renyi({learners}, {p})", graph, weights, "change the seed, or raise p")
 
 
-def random_regular(n: int, degree: int, *, seed: int, weights: str | Floats = "metropolis") -> FixedTopology:
+@kind("topology", "random-regular")
+def random_regular(learners: int, degree: int, *, seed: int, weights: str | Floats = "metropolis") -> FixedTopology:
     """A uniformly random graph in which everybody hears `degree` others.
 
     >>> len(random_regular(10, 3, seed=1).hears(7))
     3
     """
-    n, seed = check_count("n", n), check_seed(seed)
-    degree = check_count("degree", degree, 0, most=n - 1)
-    if n * degree % 2:
+    learners, seed = check_count("learners", learners), check_seed(seed)
+    degree = check_count("degree", degree, 0, most=learners - 1)
+    if learners * degree % 2:
         raise ConfigurationError(
-            "degree", degree, "an even n * degree", f"take degree={degree + 1} or one learner more"
+            "degree", degree, "an even learners * degree", f"take degree={degree + 1} or one learner more"
         )
-    graph = nx.random_regular_graph(degree, n, seed=seed)
-    return _build(f"random_regular({n}, {degree})", graph, weights, "change the seed, or raise the degree")
+    graph = nx.random_regular_graph(degree, learners, seed=seed)
+    return _build(f"random_regular({learners}, {degree})", graph, weights, "change the seed, or raise the degree")
 
 
-def isolated(n: int) -> FixedTopology:
+@kind("topology", "isolated")
+def isolated(learners: int) -> FixedTopology:
     """Nobody talks. The only fixed topology that need not be connected.
 
     >>> isolated(2).matrix(), isolated(2).links(np.arange(1))
     (array([[1., 0.],
            [0., 1.]]), array([0]))
     """
-    identity = sparse.eye_array(check_count("n", n, 1)).tocsr()
-    return FixedTopology(f"isolated({n})", directed=False, weights="metropolis", matrix=identity)
+    identity = sparse.eye_array(check_count("learners", learners, 1)).tocsr()
+    return FixedTopology(f"isolated({learners})", directed=False, weights="metropolis", matrix=identity)
 
 
-def directed_ring(n: int, *, weights: str | Floats = "push-sum") -> FixedTopology:
+@kind("topology", "directed-ring")
+def directed_ring(learners: int, *, weights: str | Floats = "push-sum") -> FixedTopology:
     """Each learner hears only the one before it.
 
     >>> directed_ring(3).matrix()
@@ -133,22 +149,24 @@ def directed_ring(n: int, *, weights: str | Floats = "push-sum") -> FixedTopolog
            [0.5, 0.5, 0. ],
            [0. , 0.5, 0.5]])
     """
-    graph = nx.cycle_graph(check_count("n", n, 1), create_using=nx.DiGraph)
-    return _build(f"directed_ring({n})", graph, weights)
+    graph = nx.cycle_graph(check_count("learners", learners, 1), create_using=nx.DiGraph)
+    return _build(f"directed_ring({learners})", graph, weights)
 
 
-def directed_exponential(n: int, *, weights: str | Floats = "push-sum") -> FixedTopology:
+@kind("topology", "directed-exponential")
+def directed_exponential(learners: int, *, weights: str | Floats = "push-sum") -> FixedTopology:
     """Learner i is heard by i + 1, i + 2, i + 4, ... (mod n): few links, and news spreads in log n steps.
 
     >>> [speaker for speaker, weight in directed_exponential(8).hears(0)]
     [4, 6, 7]
     """
-    jumps = [2**power for power in range((check_count("n", n, 1) - 1).bit_length())]
-    graph = nx.empty_graph(n, create_using=nx.DiGraph)
-    graph.add_edges_from((i, (i + jump) % n) for i in range(n) for jump in jumps)
-    return _build(f"directed_exponential({n})", graph, weights)
+    jumps = [2**power for power in range((check_count("learners", learners, 1) - 1).bit_length())]
+    graph = nx.empty_graph(learners, create_using=nx.DiGraph)
+    graph.add_edges_from((i, (i + jump) % learners) for i in range(learners) for jump in jumps)
+    return _build(f"directed_exponential({learners})", graph, weights)
 
 
+@kind("topology", "graph")
 def from_networkx(graph: nx.Graph, *, weights: str | Floats | None = None) -> FixedTopology:
     """Any connected Graph, or strongly connected DiGraph, of networkx.
 
@@ -200,6 +218,28 @@ def _build(
         cut = rules.describe_cut(topology.sparse())
         raise ConfigurationError("graph", f"{topology.name}: {cut}", "a connected graph", hint)
     return topology
+
+
+def _edges(graph: nx.Graph) -> dict[str, Any]:
+    """A graph by the numbers of its learners."""
+    number = {node: place for place, node in enumerate(in_order(graph))}
+    ends = [(number[one], number[other]) for one, other in graph.edges]
+    return {
+        "learners": len(number),
+        "edges": sorted(ends if graph.is_directed() else map(sorted, ends)),
+        "directed": graph.is_directed(),
+    }
+
+
+@kind("graph", of=(nx.Graph, nx.DiGraph), facts=_edges)
+def _graph(learners: int, edges: Sequence[tuple[int, int]], directed: bool = False) -> nx.Graph:
+    """A graph that was written down."""
+    graph = nx.empty_graph(check_count("learners", learners, 1), create_using=nx.DiGraph if directed else nx.Graph)
+    for ends in edges:
+        for end in ends:
+            check_count("edges", end, 0, most=learners - 1)
+    graph.add_edges_from(edges)
+    return graph
 
 
 def _who_hears_whom(graph: nx.Graph) -> sparse.csr_array:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError
+from gossamer.spec import kind
 from gossamer.topology.base import DENSE_LIMIT, Integers, Topology, as_exchanges, dense
 from gossamer.topology.fixed import FixedTopology
 
@@ -89,6 +90,7 @@ class PushSum(NamedTuple):
         return jax.tree.map(divide, self.value)
 
 
+@kind("mixing", "gossip")
 @dataclass(frozen=True)
 class Gossip:
     """Plain gossip: `steps` times, everybody takes the weighted sum of what it hears, H <- P H.
@@ -132,6 +134,7 @@ class Gossip:
         return jax.lax.fori_loop(0, self.steps, lambda _, heard: _gather(weights, heard), messages)
 
 
+@kind("mixing", "accelerated-gossip")
 @dataclass(frozen=True)
 class AcceleratedGossip:
     """Accelerated gossip, eq. (5) of paper 000: H^{k+1} = (1 + theta) P H^k - theta H^{k-1}, `steps` times.

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError
+from gossamer.spec import kind
 from gossamer.topology import weights as rules
 from gossamer.topology.base import (
     Floats,
@@ -109,6 +110,7 @@ class Alternating(ChangingTopology):
         return as_exchanges(exchanges) % len(self.parts)
 
 
+@kind("topology", "alternating")
 def alternating(parts: Sequence[FixedTopology | nx.Graph], *, weights: str | Floats | None = None) -> Alternating:
     """Cycles through graphs: exchange t uses number t mod B, and together they must be connected.
 
@@ -172,13 +174,14 @@ class RandomMatching(ChangingTopology):
         return True
 
 
-def random_matching(n: int, *, seed: int) -> RandomMatching:
-    """In every exchange a fresh, uniformly random matching, whose pairs average; for odd n one sits out.
+@kind("topology", "random-matching")
+def random_matching(learners: int, *, seed: int) -> RandomMatching:
+    """In every exchange a fresh, uniformly random matching, whose pairs average; for odd learners one sits out.
 
     >>> random_matching(5, seed=1).links(np.arange(2))
     array([4, 4])
     """
-    return RandomMatching(check_count("n", n), check_seed(seed))
+    return RandomMatching(check_count("learners", learners), check_seed(seed))
 
 
 @final
@@ -234,6 +237,7 @@ class FailingLinks(ChangingTopology):
         return rule == "push-sum" or (rule == "custom" and rules.is_column_stochastic(self.base.sparse()))
 
 
+@kind("topology", "with-link-failures")
 def with_link_failures(topology: FixedTopology, probability: float, *, seed: int) -> FailingLinks:
     """Each link fails independently in each exchange, in both directions at once on undirected graphs.
 

@@ -24,9 +24,11 @@ from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
+@kind("algorithm", "ad_ftgl")
 def ad_ftgl(
     problem: Problem,
     topology: Topology,

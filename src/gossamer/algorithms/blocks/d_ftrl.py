@@ -16,6 +16,7 @@ from gossamer.algorithms.authoring import require_averaging, step_rate
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
@@ -59,6 +60,7 @@ class DFTRL(Learner):
         return state._replace(heard=heard)
 
 
+@kind("algorithm", "d_ftrl")
 def d_ftrl(
     problem: Problem, topology: Topology, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:

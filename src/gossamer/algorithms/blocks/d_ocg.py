@@ -20,9 +20,11 @@ from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
+@kind("algorithm", "d_ocg")
 def d_ocg(
     problem: Problem,
     topology: Topology,

@@ -32,9 +32,11 @@ from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import AdditiveLaw
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology, accelerated_block
 
 
+@kind("algorithm", "pd_ftgl")
 def pd_ftgl(
     problem: Problem,
     topology: Topology,

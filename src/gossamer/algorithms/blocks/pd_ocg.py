@@ -24,9 +24,11 @@ from gossamer.core import Algorithm
 from gossamer.mechanisms import AdditiveLaw
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology, accelerated_block
 
 
+@kind("algorithm", "pd_ocg")
 def pd_ocg(
     problem: Problem,
     topology: Topology,

@@ -41,9 +41,11 @@ from gossamer.core import Algorithm, Rate
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
 from gossamer.privacy import Budget, Clip, Unit, budgets_of
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
+@kind("algorithm", "dp_push_sum_dual_averaging")
 def dp_push_sum_dual_averaging(
     problem: Problem,
     topology: Topology,

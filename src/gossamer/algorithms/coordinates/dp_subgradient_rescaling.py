@@ -38,6 +38,7 @@ from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
 from gossamer.privacy import Budget, Clip, NoiseSpec, Unit, budgets_of
 from gossamer.problems import Block, Problem
+from gossamer.spec import kind
 from gossamer.topology import FixedTopology, Topology
 from gossamer.topology.weights import is_row_stochastic
 
@@ -126,6 +127,7 @@ class PublishedRescaled(Rescaled):
         return state.heard._replace(x=rate * noised), state._replace(x=x, private=private)
 
 
+@kind("algorithm", "dp_subgradient_rescaling")
 def dp_subgradient_rescaling(
     problem: Problem,
     topology: Topology,

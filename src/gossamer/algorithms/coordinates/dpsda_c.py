@@ -26,9 +26,11 @@ from gossamer.algorithms.coordinates.dual_averaging import Own
 from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
+@kind("algorithm", "dpsda_c")
 def dpsda_c(
     problem: Problem,
     topology: Topology,

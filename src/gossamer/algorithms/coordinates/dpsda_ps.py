@@ -25,9 +25,11 @@ from gossamer.algorithms.coordinates.dual_averaging import Own, require_push_sum
 from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
+@kind("algorithm", "dpsda_ps")
 def dpsda_ps(
     problem: Problem,
     topology: Topology,

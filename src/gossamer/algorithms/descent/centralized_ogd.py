@@ -15,6 +15,7 @@ from gossamer.algorithms.authoring import step_rate
 from gossamer.core import Algorithm, Federation, Learner, Now, Rate, Server
 from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
+from gossamer.spec import kind
 
 
 class State(NamedTuple):
@@ -71,6 +72,7 @@ class GradientServer(Server):
         return x, x
 
 
+@kind("algorithm", "centralized_ogd")
 def centralized_ogd(
     problem: Problem, learners: int | Federation, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:

@@ -15,6 +15,7 @@ from gossamer.algorithms.authoring import require_averaging, step_rate
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
@@ -58,6 +59,7 @@ class DOGD(Learner):
         return state._replace(heard=heard)
 
 
+@kind("algorithm", "d_ogd")
 def d_ogd(
     problem: Problem, topology: Topology, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:

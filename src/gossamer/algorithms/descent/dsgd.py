@@ -15,9 +15,11 @@ from gossamer.checks import check_positive
 from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Clip
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
+@kind("algorithm", "dsgd")
 def dsgd(
     problem: Problem,
     topology: Topology,

@@ -8,9 +8,11 @@ from gossamer.algorithms.descent.d_ogd import d_ogd
 from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Clip, no_guarantee
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import isolated
 
 
+@kind("algorithm", "local_ogd")
 def local_ogd(
     problem: Problem, learners: int, *, step: float | Rate | None = None, clip: float | Clip | None = None
 ) -> Algorithm:

@@ -20,6 +20,7 @@ from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.mechanisms import AdditiveLaw, Independent
 from gossamer.privacy import Clip, NoiseSpec, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
@@ -71,6 +72,7 @@ class NoisyOGD(Learner):
         return state._replace(heard=heard)
 
 
+@kind("algorithm", "noisy_ogd")
 def noisy_ogd(
     problem: Problem,
     topology: Topology,

@@ -42,6 +42,7 @@ from gossamer.privacy import (
     budgets_of,
 )
 from gossamer.problems import Block, Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 _PROOF = "docs/algorithms/pd_ogd.md"
@@ -114,6 +115,7 @@ class PublishedOGD(GradientDescent):
         return unit * noised, state._replace(x=x, private=private)
 
 
+@kind("algorithm", "pd_ogd")
 def pd_ogd(
     problem: Problem,
     topology: Topology,

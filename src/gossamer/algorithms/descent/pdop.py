@@ -17,11 +17,13 @@ from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip
 from gossamer.problems import Problem
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 _LEAST = 1e-30  # float32 holds no noise that is much smaller
 
 
+@kind("algorithm", "pdop")
 def pdop(
     problem: Problem,
     topology: Topology,

@@ -63,6 +63,7 @@ from gossamer.privacy import (
     no_guarantee,
 )
 from gossamer.problems import Block, Problem
+from gossamer.spec import kind
 from gossamer.topology import FixedTopology, Topology
 from gossamer.topology.time_varying import FailingLinks
 
@@ -202,6 +203,7 @@ class Raw(Endless):
         return state.theta
 
 
+@kind("algorithm", "ldp_endless")
 def ldp_endless(
     problem: Problem,
     topology: Topology,

@@ -52,6 +52,7 @@ from gossamer.privacy import (
 )
 from gossamer.problems import Block, Experts, Linear, Problem
 from gossamer.sets import Simplex
+from gossamer.spec import kind
 
 Trust = Literal["local", "central"]
 Release = Literal["vertex", "leaf"]
@@ -455,6 +456,7 @@ class Setting:
         )
 
 
+@kind("algorithm", "fed_ope_stoch")
 def fed_ope_stoch(
     experts: int | Problem,
     clients: int | Federation,

@@ -73,6 +73,7 @@ from gossamer.privacy import (
 )
 from gossamer.privacy.loss import BoundedRange, Loss
 from gossamer.problems import Experts
+from gossamer.spec import kind
 
 Trust = Literal["central", "local"]
 Calibration = Literal["tight", "A", "B", "C", "published", "literal"]
@@ -177,6 +178,7 @@ class Constants:
     limit: float
 
 
+@kind("algorithm", "fed_svt")
 def fed_svt(
     experts: int | Experts,
     clients: int | Federation,

@@ -14,6 +14,7 @@ from gossamer.core import Algorithm, Federation, Now, Phases, Segment
 from gossamer.mechanisms import pairs
 from gossamer.privacy import no_guarantee
 from gossamer.problems import Experts
+from gossamer.spec import kind
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Leader(Adding):
         return least(totals)
 
 
+@kind("algorithm", "follow_the_leader")
 def follow_the_leader(experts: int | Experts, clients: int | Federation, *, horizon: int, phase: int = 1) -> Algorithm:
     """The expert with the least loss so far, of all clients together.
 

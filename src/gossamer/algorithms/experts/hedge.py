@@ -25,6 +25,7 @@ from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment
 from gossamer.mechanisms import pairs
 from gossamer.privacy import no_guarantee
 from gossamer.problems import Experts
+from gossamer.spec import kind
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Weights(Adding):
         return mixture
 
 
+@kind("algorithm", "hedge")
 def hedge(
     experts: int | Experts,
     clients: int | Federation,

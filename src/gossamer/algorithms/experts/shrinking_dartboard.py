@@ -57,6 +57,7 @@ from gossamer.privacy import (
     declared,
 )
 from gossamer.problems import Experts
+from gossamer.spec import kind
 
 _SHARE = 1 / 3  # of epsilon: for keeping
 
@@ -162,6 +163,7 @@ class Dartboard(Server):
         return expert, State(pairs.pack(totals), expert, state.left - change.astype(jnp.int32))
 
 
+@kind("algorithm", "shrinking_dartboard")
 def shrinking_dartboard(
     experts: int | Experts,
     clients: int | Federation,

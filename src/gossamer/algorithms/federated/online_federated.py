@@ -45,6 +45,7 @@ from gossamer.privacy import (
 )
 from gossamer.problems import Block, Problem, check_clip
 from gossamer.sets import L2Ball
+from gossamer.spec import kind
 
 Factorization = Literal["blt", "toeplitz", "optimal", "tree", "independent", "none"]
 NoiseRows = Literal["steps", "rounds"]
@@ -188,6 +189,7 @@ class AveragingServer(Server):
         return self.problem.domain.project(total), total
 
 
+@kind("algorithm", "online_federated")
 def online_federated(
     problem: Problem,
     learners: int | Federation,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar
 from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from gossamer.errors import ConfigurationError
 
 ReadTable = Callable[[str, Mapping[str, Any]], Any]
-Tables = Mapping[Any, tuple[str, ReadTable]]
+Tables = Callable[[Any], tuple[str, ReadTable] | None]
 
 
 class MisfitError(Exception):
@@ -36,21 +36,29 @@ def reader(hint: Any, tables: Tables) -> Reader | None:
 
     Args:
         hint: of a parameter.
-        tables: the types that are written as a table, each with what it looks like and what reads it.
+        tables: for a type that is written as a table, what it looks like and what reads it.
 
-    >>> reader(float | None, {}).allowed, reader(Literal["a", "b"], {}).allowed
+    >>> none = lambda hint: None
+    >>> reader(float | None, none).allowed, reader(Literal["a", "b"], none).allowed
     ('a number', "'a' or 'b'")
-    >>> reader(tuple[int, int], {}).read("shape", [3, 4])
+    >>> reader(tuple[int, int], none).read("shape", [3, 4])
     (3, 4)
-    >>> reader(Callable[[int], int], {}) is None
+    >>> reader(Callable[[int], int], none) is None
     True
     """
     if isinstance(hint, InitVar):
         return reader(hint.type, tables)
     if hint in (bool, int, float, str):
         return _scalar(hint)
-    if isinstance(hint, type) and hint in tables:
-        return _table(*tables[hint])
+    if isinstance(hint, type) and (table := tables(hint)):
+        return _table(*table)
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):  # a NamedTuple
+        inner = [reader(one, tables) for one in get_type_hints(hint).values()]
+        return (
+            None
+            if None in inner
+            else _tuple([one for one in inner if one], endless=False, make=lambda members: hint(*members))
+        )
     return _compound(get_origin(hint), get_args(hint), tables)
 
 
@@ -66,7 +74,7 @@ def _compound(origin: Any, options: tuple[Any, ...], tables: Tables) -> Reader |
     if not inner:
         return None
     if origin in (Union, UnionType):
-        return _either(inner)
+        return _either(inner, or_none=type(None) in options)
     return _list(inner[0]) if origin is Sequence else _tuple(inner, endless=Ellipsis in options)
 
 
@@ -91,8 +99,10 @@ def _literal(options: tuple[Any, ...]) -> Reader:
     return Reader(either(map(repr, options)), read)
 
 
-def _either(readers: list[Reader]) -> Reader:
+def _either(readers: list[Reader], *, or_none: bool) -> Reader:
     def read(where: str, value: Any) -> Any:
+        if value is None and or_none:  # JSON can say so, TOML cannot
+            return None
         for each in readers:
             try:
                 return each.read(where, value)
@@ -112,14 +122,14 @@ def _list(item: Reader) -> Reader:
     return Reader(f"a list, each of it {item.allowed}", read)
 
 
-def _tuple(items: list[Reader], *, endless: bool) -> Reader:
+def _tuple(items: list[Reader], *, endless: bool, make: Callable[[list[Any]], Any] = tuple) -> Reader:
     whole = _list(items[0])
 
-    def read(where: str, value: Any) -> tuple[Any, ...]:
+    def read(where: str, value: Any) -> Any:
         members = whole.read(where, value)
         if not endless and len(members) != len(items):
             raise MisfitError
-        return tuple(members)
+        return make(members)
 
     allowed = whole.allowed if endless else f"a list of {len(items)}, each of it {items[0].allowed}"
     return Reader(allowed, read)
