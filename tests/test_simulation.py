@@ -28,7 +28,7 @@ from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.feeding import Feeder, chunk_length, chunks
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut, cut_at_rows
-from gossamer.spec import keys_of
+from gossamer.spec import keys_of, kind
 from gossamer.topology import Gossip, PushSum
 from tests import instances
 from tests.instances import QUIET
@@ -155,11 +155,12 @@ class Counter(Learner):
         return state
 
 
-def counting(net, **options):
+@kind("algorithm", "tests:counting")
+def counting(topology, **options):
     return Algorithm(
         name="counter",
         problem=problems.Linear(1),
-        topology=net,
+        topology=topology,
         learner=Counter(),
         guarantee=no_guarantee("a test"),
         public={"odd": lambda t: (t % 2).astype(float), "step": Rate(1.0, power=0.25)},
@@ -569,7 +570,7 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
     small(checkpoint=path)
     with pytest.raises(ConfigurationError, match=r"checkpoint \(seeds\): got 'others'; allowed: those in"):
         small(checkpoint=path, seed=1)
-    with pytest.raises(ConfigurationError, match=r"checkpoint \(algorithm\)"):
+    with pytest.raises(ConfigurationError, match=r"checkpoint \(algorithm algorithm name\)"):
         small("d_ftrl", checkpoint=path)
     with pytest.raises(ConfigurationError, match="steps: got '10 exchanges'; allowed: at least the 60"):
         simulate(instances.algorithm("d_ogd"), instances.stream(), 10, checkpoint=path, **QUIET)

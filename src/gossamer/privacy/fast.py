@@ -14,6 +14,7 @@ from gossamer.checks import check_count
 from gossamer.privacy.compiled import Recipe, words_per_draw
 from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
 from gossamer.privacy.noise import Law, NoiseSpec, Scale
+from gossamer.spec import kind
 
 # Words are made in blocks of about this many, so that the passes over a block stay in the processor's cache.
 _BLOCK_WORDS = 2**15
@@ -21,6 +22,7 @@ _BLOCK_WORDS = 2**15
 _ERA = 2**32
 
 
+@kind("noise", "fast")
 @dataclass(frozen=True)
 class FastNoise:
     """Fast noise for simulation: a function of (seed, name, learner, exchange), whatever the chunking.

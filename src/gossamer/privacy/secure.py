@@ -17,10 +17,12 @@ from gossamer.privacy.keystream import check_key, subkey
 from gossamer.privacy.lattice_draws import Draws, draw_error, multiples, pieces
 from gossamer.privacy.lattice_sampler import LARGEST
 from gossamer.privacy.noise import NoiseSpec, Scale
+from gossamer.spec import kind
 
 _MOST_BEYOND = 2.0**-40  # per value: the mass of the law beyond the largest multiple
 
 
+@kind("noise", "secure")
 @dataclass(frozen=True)
 class SecureNoise:
     """Noise for real data: a function of (key, run id, configuration, name, learner, exchange), exact on a lattice.

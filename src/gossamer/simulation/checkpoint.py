@@ -25,7 +25,7 @@ from gossamer.simulation.engine import Program, World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut
-from gossamer.spec import difference
+from gossamer.spec import difference, word_of
 from gossamer.streams import Stream
 
 _PIECE_BYTES = 2**23  # of samples that are read again at once
@@ -94,7 +94,7 @@ def identity(
         "seeds": seeds,
         "measure": program.measure,
         "record": list(program.record),
-        "noise": getattr(noise, "__qualname__", repr(noise)),
+        "noise": word_of(type(feeder.sources[0])),
         "keys": [source.fingerprint for source in feeder.sources if isinstance(source, SecureNoise)],
         "test": held_out.fingerprint() if held_out else None,
     }

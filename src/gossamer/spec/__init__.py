@@ -6,7 +6,7 @@
 L2Ball(radius=2.0)
 """
 
-from gossamer.spec.kinds import Kind, Made, family, find, kind, kinds, made_of
+from gossamer.spec.kinds import Kind, Made, family, find, kind, kinds, made_of, word_of
 from gossamer.spec.section import Section, build, keys_of, nearest, picked
 from gossamer.spec.values import either
 from gossamer.spec.writing import Nothing, canonical, difference, digest, plain, rounded, spec_of, written
@@ -32,5 +32,6 @@ __all__ = [
     "plain",
     "rounded",
     "spec_of",
+    "word_of",
     "written",
 ]

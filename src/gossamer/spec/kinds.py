@@ -202,12 +202,22 @@ def made_of(value: Any) -> tuple[Kind, Mapping[str, Any]] | None:
     return known, known.facts(value) if known.facts else {name: getattr(value, name) for name in known.defaults}
 
 
+def word_of(cls: type) -> str:
+    """How a class is called in files: its word, or where it is found.
+
+    >>> from gossamer import FastNoise
+    >>> word_of(FastNoise), word_of(Made)
+    ('fast', 'gossamer.spec.kinds:Made')
+    """
+    return _types[cls].name if cls in _types else f"{cls.__module__}:{cls.__qualname__}"
+
+
 def _stranger(cls: type) -> Kind | None:
     """A class of another package that belongs to a family, and can be found by its name."""
     base = next((name for base, name in _bases.items() if issubclass(cls, base)), None)
     if base is None or not is_dataclass(cls) or "<" in cls.__qualname__:
         return None
-    return Kind(base, f"{cls.__module__}:{cls.__qualname__}", cls)
+    return Kind(base, word_of(cls), cls)
 
 
 @functools.cache
