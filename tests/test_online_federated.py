@@ -28,7 +28,8 @@ from gossamer.mechanisms.factors import Dense
 from gossamer.privacy import FastNoise, Gaussian
 from gossamer.privacy.secure import SecureNoise
 from gossamer.problems import Block
-from gossamer.simulation import engine, virtual_iterates
+from gossamer.reproduction.paper_001.virtual import virtual_iterates
+from gossamer.simulation import engine
 from gossamer.simulation.feeding import Chunk, Feeder
 from tests import instances
 

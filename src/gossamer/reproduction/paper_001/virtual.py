@@ -17,8 +17,7 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.privacy import Clip, FastNoise, NoiseSource, SecureNoise
 from gossamer.problems import Block, Problem
 from gossamer.sets import Everywhere
-from gossamer.simulation.run import Run
-from gossamer.simulation.simulate import simulate
+from gossamer.simulation import Run, simulate
 from gossamer.streams import from_arrays
 
 
