@@ -118,7 +118,7 @@ def letter_stream() -> Stream:
 def letter_size(steps: int = LETTER_STEPS) -> Workload:
     """ad_ftgl at the size of the letter experiment of paper 000: 9 learners, 26 x 16 matrices, trace-norm ball."""
     stream = letter_stream()
-    algorithm = algorithms.ad_ftgl(LETTER, topology.complete(LETTER_LEARNERS), block=None, horizon=steps)
+    algorithm = algorithms.ad_ftgl(LETTER, topology.complete(LETTER_LEARNERS), steps_per_exchange=None, horizon=steps)
     return Workload(
         "ad_ftgl, letter size",
         steps,
@@ -163,7 +163,7 @@ def private_letter(block: int | None, steps: int) -> Algorithm:
     network, budget = topology.complete(LETTER_LEARNERS), Budget(10.0)
     aggregation: Literal["tree"] | None = "tree" if block else None
     return algorithms.pd_ftgl(
-        LETTER, network, horizon=steps, budget=budget, clip=1.0, block=block, aggregation=aggregation
+        LETTER, network, horizon=steps, budget=budget, clip=1.0, steps_per_exchange=block, aggregation=aggregation
     )
 
 

@@ -116,7 +116,8 @@ def test_consensus_is_the_mean_squared_distance_from_the_average():
 
 def test_messages_and_bytes():
     ring = topology.ring(5)
-    accelerated = simulate(algorithms.ad_ftgl(instances.problem(), ring, block=3), instances.stream(), 30, **QUIET)
+    ad_ftgl = algorithms.ad_ftgl(instances.problem(), ring, steps_per_exchange=3)
+    accelerated = simulate(ad_ftgl, instances.stream(), 30, **QUIET)
     assert (accelerated.messages, accelerated.bytes) == (10 * 3 * 10, 10 * 3 * 10 * 5 * 4)
     star = small("centralized_ogd")
     assert (star.messages, star.bytes) == (60 * 10, 60 * 10 * 20)
@@ -722,7 +723,7 @@ def test_what_a_checkpoint_knows_does_not_depend_on_chunks(block, tmp_path):
         path = tmp_path / f"{chunk} {ends}"
         algorithm = algorithms.d_ftrl(instances.problem(), topology.ring(5), step=0.1)
         if block > 1:
-            algorithm = algorithms.ad_ftgl(instances.problem(), topology.ring(5), block=block, regularization=1.0)
+            algorithm = algorithms.ad_ftgl(instances.problem(), topology.ring(5), steps_per_exchange=block)
         for end in ends:
             simulate(algorithm, instances.stream(), end, checkpoint=path, chunk=chunk, every=3, **QUIET)
         with np.load(path) as stored:
@@ -841,7 +842,7 @@ def test_labels_out_of_range_are_refused_with_their_place():
         (lambda: algorithms.d_ogd(instances.problem(), topology.ring(4), step=-1.0), "step: got -1.0"),
         (lambda: algorithms.d_ogd(problems.Logistic(3), topology.ring(4)), "step: got None"),
         (lambda: algorithms.noisy_ogd(instances.problem(), topology.ring(4), scale=-1.0), "scale: got -1.0"),
-        (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), block=0), "got 0"),
+        (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), steps_per_exchange=0), "got 0"),
         (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), regularization=0.0), "regularization"),
         (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), strong_convexity=-1.0), "strong_convexity"),
         (lambda: algorithms.centralized_ogd(instances.problem(), 0), "learners: got 0"),
@@ -871,7 +872,7 @@ CROOKED = nx.DiGraph([(0, 1), (1, 0), (1, 2), (2, 0)])
     ("make", "message"),
     [
         (lambda p: algorithms.ad_ftgl(p, topology.with_link_failures(topology.ring(5), 0.1, seed=0)), "accelerated"),
-        (lambda p: algorithms.ad_ftgl(p, topology.isolated(4), block=None), "without a spectral gap"),
+        (lambda p: algorithms.ad_ftgl(p, topology.isolated(4), steps_per_exchange=None), "without a spectral gap"),
         (lambda p: algorithms.ad_ftgl(p, topology.ring(4), horizon=0), "horizon: got 0"),
         (lambda p: algorithms.d_ogd(p, topology.star(5, weights="uniform")), "doubly stochastic weights"),
         (lambda p: algorithms.d_ftrl(p, topology.from_networkx(CROOKED)), "doubly stochastic weights"),

@@ -58,8 +58,10 @@ class Entry:
 REGISTRY: Mapping[str, Entry] = {
     "d_ogd": Entry(d_ogd, "graph", "decentralised online gradient descent", {"step": 0.1}),
     "d_ftrl": Entry(d_ftrl, "graph", "decentralised dual averaging", {"step": 0.1}),
-    "ad_ftgl": Entry(ad_ftgl, "graph", "accelerated gossip in coupled blocks (Wan et al. 2024)", {"block": 3}),
-    "d_ocg": Entry(d_ocg, "graph", "accelerated gossip, no projections (Wan et al. 2024)", {"block": 3}),
+    "ad_ftgl": Entry(
+        ad_ftgl, "graph", "accelerated gossip in coupled blocks (Wan et al. 2024)", {"steps_per_exchange": 3}
+    ),
+    "d_ocg": Entry(d_ocg, "graph", "accelerated gossip, no projections (Wan et al. 2024)", {"steps_per_exchange": 3}),
     "centralized_ogd": Entry(centralized_ogd, "server", "a server sees every gradient", {"step": 0.1}),
     "local_ogd": Entry(local_ogd, "none", "every learner alone, no communication", {"step": 0.1}),
     "pd_ogd": Entry(
@@ -69,13 +71,13 @@ REGISTRY: Mapping[str, Entry] = {
         pd_ftgl,
         "graph",
         "private follow-the-leader in blocks (paper 000)",
-        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "block": 3},
+        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 3},
     ),
     "pd_ocg": Entry(
         pd_ocg,
         "graph",
         "private, in blocks, no projections (paper 000)",
-        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "block": 3},
+        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 3},
     ),
     "noisy_ogd": Entry(noisy_ogd, "graph", "d_ogd with uncalibrated noise on messages", {"step": 0.1, "scale": 0.1}),
     "online_federated": Entry(

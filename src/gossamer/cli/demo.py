@@ -110,7 +110,7 @@ def neighbours(steps: int = 4000) -> Setting:
     problem = problems.Softmax(16, 8, feature_bound=7.0, domain=sets.L2Ball(10.0))
     ring = topology.ring(learners, weights="lazy")
     private = partial(algorithms.pd_ftgl, problem, ring, horizon=steps, clip=1.0)
-    ours = partial(private, noise="gaussian", aggregation="blt", block=32, regularization=0.3)
+    ours = partial(private, noise="gaussian", aggregation="blt", steps_per_exchange=32, regularization=0.3)
     return Setting(
         title="neighbours",
         story="16 learners on a ring. Each meets one of 8 kinds of events only, and learns to tell all of them apart "
