@@ -25,9 +25,8 @@ from rich.console import Console
 
 from bench.tools import Repeated, print_table
 from gossamer import Budget, FastNoise, algorithms, simulate
-from gossamer.algorithms.federated.online_federated import Factorization
 from gossamer.core import Algorithm
-from gossamer.mechanisms import Factorized
+from gossamer.mechanisms import Aggregation, Factorized
 from gossamer.mechanisms.factors import Buffered
 from gossamer.problems import LeastSquares, Problem
 from gossamer.problems.checks import check_targets
@@ -36,7 +35,7 @@ from gossamer.problems.linear import ScalarLink
 LEARNERS, DIM, TAU, SERVER_STEP = 4, 2, 2, 4.0
 BUDGET, CLIP = Budget(2.0, 1e-3), 3.0
 CROWD, RATIOS = 64, (0.25, 4.0)
-NOISES: tuple[Factorization, ...] = ("blt", "independent")
+NOISES: tuple[Aggregation, ...] = ("blt", "independent")
 ROUNDS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
 SEEDS = 32
 
@@ -187,7 +186,7 @@ class Claim:
     """
 
     name: str
-    noise: Factorization
+    noise: Aggregation
     step: Callable[[int], float]
     power: str
     shape: Callable[[int], float]
@@ -212,20 +211,18 @@ MIXED = replace(INDEPENDENT, name="IV.11, step of IV.10", step=THEOREM.step)
 """Not a claim: noise that does not cancel, with the step for noise that does."""
 
 
-def federation(
-    case: Case, rounds: int, step: float, noise: Factorization, server_step: float = SERVER_STEP
-) -> Algorithm:
+def federation(case: Case, rounds: int, step: float, noise: Aggregation, server_step: float = SERVER_STEP) -> Algorithm:
     """Algorithm 1 with eta~ = step. Independent noise is the same for every horizon: without one, one program does."""
     private: dict[str, Any] = {} if noise == "none" else {"budget": BUDGET}
     return algorithms.online_federated(
         case.problem,
         case.learners,
         horizon=rounds * TAU if noise == "blt" else None,
-        local_steps=TAU,
+        steps_per_exchange=TAU,
         clip=CLIP,
-        step_size=step / (server_step * TAU),
+        step=step / (server_step * TAU),
         server_step=server_step,
-        factorization=noise,
+        aggregation=noise,
         **private,
     )
 

@@ -848,9 +848,9 @@ def test_labels_out_of_range_are_refused_with_their_place():
         (lambda: algorithms.centralized_ogd(instances.problem(), 0), "learners: got 0"),
         (
             lambda: algorithms.online_federated(
-                instances.problem(), 3, local_steps=0, horizon=9, step_size=0.1, factorization="none"
+                instances.problem(), 3, steps_per_exchange=0, horizon=9, step=0.1, budget=None
             ),
-            "local_steps: got 0",
+            "steps_per_exchange: got 0",
         ),
         (lambda: Rate(-1.0), "scale: got -1.0"),
         (lambda: Rate(1.0, power=3.0), "power: got 3.0"),
@@ -879,10 +879,8 @@ CROOKED = nx.DiGraph([(0, 1), (1, 0), (1, 2), (2, 0)])
         (lambda p: algorithms.d_ogd(p, 4), "topology: got 4; allowed: a topology"),
         (lambda p: algorithms.noisy_ogd(p, topology.ring(4), scale=1.0, law="cauchy"), "law: got 'cauchy'"),
         (
-            lambda p: algorithms.online_federated(
-                p, 3, local_steps=2.5, horizon=9, step_size=0.1, factorization="none"
-            ),
-            "local_steps: got 2.5",
+            lambda p: algorithms.online_federated(p, 3, steps_per_exchange=2.5, horizon=9, step=0.1, budget=None),
+            "steps_per_exchange: got 2.5",
         ),
         (lambda p: algorithms.centralized_ogd(p, 2.5), "learners: got 2.5"),
     ],
@@ -915,11 +913,11 @@ def test_strongly_convex_blocks_on_a_common_batch_reach_the_optimum(batch):
     assert np.abs(played - best).max() < 0.1
 
 
-def test_local_steps_on_a_common_batch_use_the_whole_batch():
+def test_steps_per_exchange_on_a_common_batch_use_the_whole_batch():
     rng = np.random.default_rng(0)
     stream = streams.common(rng.normal(size=(60, 5)).astype(np.float32), rng.integers(0, 2, 60), batch=3)
     algorithm = algorithms.online_federated(
-        instances.problem(), 5, horizon=None, local_steps=4, step_size=0.1, factorization="none"
+        instances.problem(), 5, horizon=None, steps_per_exchange=4, step=0.1, budget=None
     )
     assert np.isfinite(simulate(algorithm, stream, 20, **QUIET).losses).all()
 

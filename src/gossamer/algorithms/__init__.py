@@ -84,7 +84,7 @@ REGISTRY: Mapping[str, Entry] = {
         online_federated,
         "server",
         "private federated averaging with correlated noise (paper 001)",
-        {"budget": Budget(20.0, 1e-3), "clip": 1.0, "horizon": 1000, "local_steps": 4, "step_size": 0.1},
+        {"budget": Budget(20.0, 1e-3), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 4, "step": 0.1},
     ),
     "dpsda_c": Entry(
         dpsda_c,
