@@ -877,7 +877,7 @@ CROOKED = nx.DiGraph([(0, 1), (1, 0), (1, 2), (2, 0)])
         (lambda p: algorithms.d_ogd(p, topology.star(5, weights="uniform")), "doubly stochastic weights"),
         (lambda p: algorithms.d_ftrl(p, topology.from_networkx(CROOKED)), "doubly stochastic weights"),
         (lambda p: algorithms.d_ogd(p, 4), "topology: got 4; allowed: a topology"),
-        (lambda p: algorithms.noisy_ogd(p, topology.ring(4), scale=1.0, law="cauchy"), "law: got 'cauchy'"),
+        (lambda p: algorithms.noisy_ogd(p, topology.ring(4), scale=1.0, noise="cauchy"), "noise: got 'cauchy'"),
         (
             lambda p: algorithms.online_federated(p, 3, steps_per_exchange=2.5, horizon=9, step=0.1, budget=None),
             "steps_per_exchange: got 2.5",

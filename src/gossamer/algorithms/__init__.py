@@ -116,7 +116,7 @@ REGISTRY: Mapping[str, Entry] = {
         pdop,
         "graph",
         "geometric steps and noise (Huang et al. 2015)",
-        {"clip": 1.0, "horizon": 1000, "noise": (0.1, 0.995), "step": (0.5, 0.99)},
+        {"clip": 1.0, "horizon": 1000, "scale": (0.1, 0.995), "step": (0.5, 0.99)},
     ),
     "dp_push_sum_dual_averaging": Entry(
         dp_push_sum_dual_averaging,

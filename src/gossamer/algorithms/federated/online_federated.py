@@ -185,6 +185,50 @@ class AveragingServer(Server):
         return self.problem.domain.project(total), total
 
 
+def _calibrated(
+    mechanism: Additive, sensitivity: Sensitivity, clip: Clip, budgets: tuple[Budget, ...], calibration: Calibration
+) -> Calibrated[Additive]:
+    """Tight: V = sensitivity * max|c| / mu*(epsilon, delta). Published: Lemma IV.8."""
+    tight = mechanism.calibrate(sensitivity, budgets)
+    if calibration == "tight":
+        return tight
+    scales = [lemma_iv_8(clip.norm, mechanism.gain(mechanism.horizon), budget) for budget in budgets]
+    return replace(mechanism.at_scale(sensitivity, gradient=scales), deltas=tight.deltas)
+
+
+def lemma_iv_8(gradient: float, column: float, budget: Budget) -> float:
+    """V_i as printed: sqrt(2) B_g max|c| / sqrt(rho), with sqrt(rho) = sqrt(epsilon + ln 1/delta) - sqrt(ln 1/delta).
+
+    >>> round(lemma_iv_8(1.0, 1.0, Budget(2.0, 1e-3)) / 2, 3)  # in units of 2 B_g, of which 1.445 are enough
+    1.984
+    """
+    log = math.log(1 / budget.delta)
+    return math.sqrt(2) * gradient * column / (math.sqrt(budget.epsilon + log) - math.sqrt(log))
+
+
+def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, moved: RoundSum | None) -> Guarantee:
+    clipped = "gossamer.problems.Problem.clipped_data_gradient_sum"
+    losses = Assumption(f"losses are of the class {moved.loss_class!r}", moved.enforced_by) if moved else None
+    loose = "" if losses is None or losses.enforced else f"nothing makes it true that {losses.claim}"
+    return Guarantee(
+        basis="heuristic" if loose else "proven",
+        reason=loose,
+        losses=release.losses,
+        deltas=release.deltas,
+        unit=Unit.SAMPLE,
+        observer="peers",
+        horizon=horizon,
+        # Fresh noise on every gradient: each occurrence of a record is a release of its own. Else they may add up.
+        repeats="compose" if isinstance(release.mechanism, Independent) and moved is None else "group",
+        assumptions=(
+            Assumption(f"every sample's gradient is clipped: {clip}", clipped),
+            Assumption("a sample enters one gradient", "gossamer.core.Every: each exchange reads new samples"),
+            *((losses,) if losses else ()),
+        ),
+        proof="docs/algorithms/online_federated.md",
+    )
+
+
 def online_federated(
     problem: Problem,
     learners: int | Federation,
@@ -297,25 +341,24 @@ def online_federated(
     )
 
 
-def _calibrated(
-    mechanism: Additive, sensitivity: Sensitivity, clip: Clip, budgets: tuple[Budget, ...], calibration: Calibration
-) -> Calibrated[Additive]:
-    """Tight: V = sensitivity * max|c| / mu*(epsilon, delta). Published: Lemma IV.8."""
-    tight = mechanism.calibrate(sensitivity, budgets)
-    if calibration == "tight":
-        return tight
-    scales = [lemma_iv_8(clip.norm, mechanism.gain(mechanism.horizon), budget) for budget in budgets]
-    return replace(mechanism.at_scale(sensitivity, gradient=scales), deltas=tight.deltas)
-
-
-def lemma_iv_8(gradient: float, column: float, budget: Budget) -> float:
-    """V_i as printed: sqrt(2) B_g max|c| / sqrt(rho), with sqrt(rho) = sqrt(epsilon + ln 1/delta) - sqrt(ln 1/delta).
-
-    >>> round(lemma_iv_8(1.0, 1.0, Budget(2.0, 1e-3)) / 2, 3)  # in units of 2 B_g, of which 1.445 are enough
-    1.984
-    """
-    log = math.log(1 / budget.delta)
-    return math.sqrt(2) * gradient * column / (math.sqrt(budget.epsilon + log) - math.sqrt(log))
+def _refuse_what_has_no_effect(
+    aggregation: Aggregation,
+    by_round: bool,
+    loss_class: LossClass | None,
+    smoothness: float | None,
+    calibration: Calibration,
+    budget: object,
+) -> None:
+    if budget is None:
+        given = {"aggregation": aggregation, "release": "rounds" if by_round else "steps", "calibration": calibration}
+        for name, usual in {"aggregation": "blt", "release": "steps", "calibration": "tight"}.items():
+            if given[name] != usual:
+                raise ConfigurationError(name, given[name], f"{usual!r} with budget=None, which has no noise")
+    if by_round and calibration == "published":
+        raise ConfigurationError("calibration", calibration, "'tight' with release='rounds'", "the paper has no other")
+    for name, value in (("loss_class", loss_class), ("smoothness", smoothness)):
+        if value is not None and not by_round:
+            raise ConfigurationError(name, value, "None unless release='rounds'")
 
 
 def _noise_in_gradients(release: Calibrated[Additive], clip: Clip, learners: int, tau: int) -> float:
@@ -335,46 +378,3 @@ def _averaging(publish: Publish, averaging: int | None, rounds: int | None, nois
     if averaging is not None:
         return check_count("averaging", averaging)
     return max(1, math.ceil(noise) if rounds is None else min(math.ceil(noise), rounds // 2))
-
-
-def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, moved: RoundSum | None) -> Guarantee:
-    clipped = "gossamer.problems.Problem.clipped_data_gradient_sum"
-    losses = Assumption(f"losses are of the class {moved.loss_class!r}", moved.enforced_by) if moved else None
-    loose = "" if losses is None or losses.enforced else f"nothing makes it true that {losses.claim}"
-    return Guarantee(
-        basis="heuristic" if loose else "proven",
-        reason=loose,
-        losses=release.losses,
-        deltas=release.deltas,
-        unit=Unit.SAMPLE,
-        observer="peers",
-        horizon=horizon,
-        # Fresh noise on every gradient: each occurrence of a record is a release of its own. Else they may add up.
-        repeats="compose" if isinstance(release.mechanism, Independent) and moved is None else "group",
-        assumptions=(
-            Assumption(f"every sample's gradient is clipped: {clip}", clipped),
-            Assumption("a sample enters one gradient", "gossamer.core.Every: each exchange reads new samples"),
-            *((losses,) if losses else ()),
-        ),
-        proof="docs/algorithms/online_federated.md",
-    )
-
-
-def _refuse_what_has_no_effect(
-    aggregation: Aggregation,
-    by_round: bool,
-    loss_class: LossClass | None,
-    smoothness: float | None,
-    calibration: Calibration,
-    budget: object,
-) -> None:
-    if budget is None:
-        given = {"aggregation": aggregation, "release": "rounds" if by_round else "steps", "calibration": calibration}
-        for name, usual in {"aggregation": "blt", "release": "steps", "calibration": "tight"}.items():
-            if given[name] != usual:
-                raise ConfigurationError(name, given[name], f"{usual!r} with budget=None, which has no noise")
-    if by_round and calibration == "published":
-        raise ConfigurationError("calibration", calibration, "'tight' with release='rounds'", "the paper has no other")
-    for name, value in (("loss_class", loss_class), ("smoothness", smoothness)):
-        if value is not None and not by_round:
-            raise ConfigurationError(name, value, "None unless release='rounds'")
