@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -211,9 +210,10 @@ MIXED = replace(INDEPENDENT, name="IV.11, step of IV.10", step=THEOREM.step)
 """Not a claim: noise that does not cancel, with the step for noise that does."""
 
 
-def federation(case: Case, rounds: int, step: float, noise: Aggregation, server_step: float = SERVER_STEP) -> Algorithm:
+def federation(
+    case: Case, rounds: int, step: float, noise: Aggregation | None, server_step: float = SERVER_STEP
+) -> Algorithm:
     """Algorithm 1 with eta~ = step. Independent noise is the same for every horizon: without one, one program does."""
-    private: dict[str, Any] = {} if noise == "none" else {"budget": BUDGET}
     return algorithms.online_federated(
         case.problem,
         case.learners,
@@ -222,8 +222,8 @@ def federation(case: Case, rounds: int, step: float, noise: Aggregation, server_
         clip=CLIP,
         step=step / (server_step * TAU),
         server_step=server_step,
-        aggregation=noise,
-        **private,
+        budget=BUDGET if noise else None,
+        aggregation=noise or "blt",
     )
 
 
@@ -278,7 +278,7 @@ def measure(case: Case, claim: Claim, rounds: Sequence[int] = ROUNDS, seeds: int
         step = claim.step(count)
         algorithm = federation(case, count, step, claim.noise)
         noisy.append(regrets(case, algorithm, count, seeds))
-        quiet.append(regrets(case, federation(case, count, step, "none"), count, 1)[0])
+        quiet.append(regrets(case, federation(case, count, step, None), count, 1)[0])
         bounds.append(bound(case, algorithm, count, step))
     return Curve(tuple(rounds), np.array(noisy), np.array(quiet), np.array(bounds))
 
@@ -421,7 +421,7 @@ def print_moves(moves: float = 0.3) -> None:
     ):
         moving, added = replace(case, moves=moves), []
         for count in ROUNDS:
-            algorithm = federation(case, count, claim.step(count), "none")
+            algorithm = federation(case, count, claim.step(count), None)
             least = moves**2 if static else 0.0  # f^r at the best fixed decision
             added.append(regrets(moving, algorithm, count, 1)[0] - least - regrets(case, algorithm, count, 1)[0])
         shares = np.array(added) / moving.variation
