@@ -30,7 +30,7 @@ def main() -> None:
         (
             gossip_logreg(),
             federated_logreg(),
-            federated_logreg(factorization="blt"),
+            federated_logreg(aggregation="blt"),
             letter_size(),
             private_letter_size(),
             ruled_letter_size(),

@@ -21,7 +21,7 @@ from bench.tools import print_table
 from bench.workloads import length_of
 from gossamer import Budget, algorithms, problems, sets, simulate, streams, topology
 from gossamer.algorithms.blocks import block_rule
-from gossamer.algorithms.blocks.private import Coupling
+from gossamer.algorithms.blocks.block_options import Coupling
 from gossamer.core import Algorithm
 from gossamer.metrics import best_decision
 from gossamer.problems import Problem
@@ -102,7 +102,7 @@ class Case:
         if self.published:
             options |= {"calibration": "published", "noise_at": "after-gossip"}
         if self.block:
-            options |= {"block": self.block}
+            options |= {"steps_per_exchange": self.block}
         graph = topology.complete(LEARNERS)
         return self.make(self.problem, graph, horizon=horizon, budget=BOUND_BUDGET, clip=1.0, **options)
 
@@ -264,9 +264,9 @@ def contestants(learners: int, horizon: int, weight: float = 1.0, problem: Probl
     return {
         "coupled": make(),
         "decoupled": decoupled,
-        "decoupled, eq. (7)": make(gossip="decoupled", block=topology.accelerated_block(cycle, horizon)),
-        "coupled, block of decoupled": make(block=length_of(decoupled)),
-        "coupled, L=1, fresh noise": make(block=1, aggregation="independent"),
+        "decoupled, eq. (7)": make(gossip="decoupled", steps_per_exchange=topology.accelerated_block(cycle, horizon)),
+        "coupled, block of decoupled": make(steps_per_exchange=length_of(decoupled)),
+        "coupled, L=1, fresh noise": make(steps_per_exchange=1, aggregation="independent"),
     }
 
 
@@ -341,7 +341,7 @@ def print_rule() -> None:
         options["noise"] = "gaussian" if budget.delta else "laplace"
         rule = algorithms.pd_ftgl(problem, graph, **options)
         block = topology.accelerated_block(graph, horizon)
-        printed = algorithms.pd_ftgl(problem, graph, **options, block=block, aggregation="tree")
+        printed = algorithms.pd_ftgl(problem, graph, **options, steps_per_exchange=block, aggregation="tree")
         scale = 1 / (graph.learners * horizon)
         each = [f"{length_of(a)}, {noise_of(a)}, {scale * a.theoretical_bound():.3g}" for a in (rule, printed)]
         rows.append([name, *each, f"{printed.theoretical_bound() / rule.theoretical_bound():.2f}"])
@@ -387,7 +387,7 @@ def cost_of(graph: topology.FixedTopology, horizon: int, length: int, gossip: Co
         noise="gaussian",
         gossip=gossip,
         aggregation="independent",
-        block=length,
+        steps_per_exchange=length,
     )
     return block_rule.cost(
         algorithm.releases[0],

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,9 +24,8 @@ from rich.console import Console
 
 from bench.tools import Repeated, print_table
 from gossamer import Budget, FastNoise, algorithms, simulate
-from gossamer.algorithms.federated.online_federated import Factorization
 from gossamer.core import Algorithm
-from gossamer.mechanisms import Factorized
+from gossamer.mechanisms import Aggregation, Factorized
 from gossamer.mechanisms.factors import Buffered
 from gossamer.problems import LeastSquares, Problem
 from gossamer.problems.checks import check_targets
@@ -36,7 +34,7 @@ from gossamer.problems.linear import ScalarLink
 LEARNERS, DIM, TAU, SERVER_STEP = 4, 2, 2, 4.0
 BUDGET, CLIP = Budget(2.0, 1e-3), 3.0
 CROWD, RATIOS = 64, (0.25, 4.0)
-NOISES: tuple[Factorization, ...] = ("blt", "independent")
+NOISES: tuple[Aggregation, ...] = ("blt", "independent")
 ROUNDS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000)
 SEEDS = 32
 
@@ -187,7 +185,7 @@ class Claim:
     """
 
     name: str
-    noise: Factorization
+    noise: Aggregation
     step: Callable[[int], float]
     power: str
     shape: Callable[[int], float]
@@ -213,20 +211,19 @@ MIXED = replace(INDEPENDENT, name="IV.11, step of IV.10", step=THEOREM.step)
 
 
 def federation(
-    case: Case, rounds: int, step: float, noise: Factorization, server_step: float = SERVER_STEP
+    case: Case, rounds: int, step: float, noise: Aggregation | None, server_step: float = SERVER_STEP
 ) -> Algorithm:
     """Algorithm 1 with eta~ = step. Independent noise is the same for every horizon: without one, one program does."""
-    private: dict[str, Any] = {} if noise == "none" else {"budget": BUDGET}
     return algorithms.online_federated(
         case.problem,
         case.learners,
         horizon=rounds * TAU if noise == "blt" else None,
-        local_steps=TAU,
+        steps_per_exchange=TAU,
         clip=CLIP,
-        step_size=step / (server_step * TAU),
+        step=step / (server_step * TAU),
         server_step=server_step,
-        factorization=noise,
-        **private,
+        budget=BUDGET if noise else None,
+        aggregation=noise or "blt",
     )
 
 
@@ -281,7 +278,7 @@ def measure(case: Case, claim: Claim, rounds: Sequence[int] = ROUNDS, seeds: int
         step = claim.step(count)
         algorithm = federation(case, count, step, claim.noise)
         noisy.append(regrets(case, algorithm, count, seeds))
-        quiet.append(regrets(case, federation(case, count, step, "none"), count, 1)[0])
+        quiet.append(regrets(case, federation(case, count, step, None), count, 1)[0])
         bounds.append(bound(case, algorithm, count, step))
     return Curve(tuple(rounds), np.array(noisy), np.array(quiet), np.array(bounds))
 
@@ -424,7 +421,7 @@ def print_moves(moves: float = 0.3) -> None:
     ):
         moving, added = replace(case, moves=moves), []
         for count in ROUNDS:
-            algorithm = federation(case, count, claim.step(count), "none")
+            algorithm = federation(case, count, claim.step(count), None)
             least = moves**2 if static else 0.0  # f^r at the best fixed decision
             added.append(regrets(moving, algorithm, count, 1)[0] - least - regrets(case, algorithm, count, 1)[0])
         shares = np.array(added) / moving.variation

@@ -14,10 +14,10 @@ import numpy as np
 from bench.tools import Repeated, print_table
 from bench.workloads import FEDERATED_DIM, FEDERATED_LEARNERS, LOCAL_STEPS, federated
 from gossamer import simulate
-from gossamer.algorithms.federated.online_federated import Factorization
+from gossamer.mechanisms import Aggregation
 
 ROUNDS = (1_000, 100_000)
-FACTORIZATIONS: tuple[Factorization, ...] = ("independent", "blt")
+AGGREGATIONS: tuple[Aggregation, ...] = ("independent", "blt")
 
 
 def samples(steps: int = 1_000) -> Repeated:
@@ -29,9 +29,9 @@ def samples(steps: int = 1_000) -> Repeated:
     return Repeated(x, (x[..., 0] > 0).astype(np.int32))
 
 
-def beyond_data(rounds: int, factorization: Factorization) -> tuple[float, float]:
+def beyond_data(rounds: int, aggregation: Aggregation) -> tuple[float, float]:
     """The peak resident memory of this process in MB: with modules and data loaded, and by how much a run raises it."""
-    algorithm, stream = federated(rounds, factorization), samples()
+    algorithm, stream = federated(rounds, aggregation), samples()
     before = peak()
     simulate(algorithm, stream, rounds * LOCAL_STEPS, seed=0, measure="local", progress=False)
     return before, peak() - before
@@ -43,21 +43,21 @@ def peak() -> float:
     return int(line.split()[1]) / 1024
 
 
-def state(rounds: int, factorization: Factorization) -> int:
+def state(rounds: int, aggregation: Aggregation) -> int:
     """What one learner's mechanism remembers, in bytes."""
-    (release,) = federated(rounds, factorization).releases
+    (release,) = federated(rounds, aggregation).releases
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(release.mechanism.init)))
 
 
 def main() -> None:
     fresh = multiprocessing.get_context("spawn")
     rows = []
-    for factorization in FACTORIZATIONS:
+    for aggregation in AGGREGATIONS:
         for rounds in ROUNDS:
             with fresh.Pool(1) as pool:
-                before, more = pool.apply(beyond_data, (rounds, factorization))
-            sizes = (f"{before:.0f} MB", f"{more:.0f} MB", f"{state(rounds, factorization):,} bytes")
-            rows.append([f"{factorization}, R={rounds:,}", *sizes])
+                before, more = pool.apply(beyond_data, (rounds, aggregation))
+            sizes = (f"{before:.0f} MB", f"{more:.0f} MB", f"{state(rounds, aggregation):,} bytes")
+            rows.append([f"{aggregation}, R={rounds:,}", *sizes])
     title = f"online_federated, n={FEDERATED_LEARNERS}, d={FEDERATED_DIM}, tau={LOCAL_STEPS}: a fresh process each"
     print_table(title, ("run", "modules and data", "a run beyond that", "state of a mechanism"), rows)
 

@@ -109,7 +109,7 @@ def example(name: str, network: FixedTopology) -> Algorithm:
     options = {"budget": Budget(8.0, 1e-5), "clip": 1.0, "noise": "gaussian", "horizon": 10**7}
     if name == "pd_ogd":
         return prepared(algorithms.pd_ogd(problem, network, **options))
-    return prepared(algorithms.pd_ftgl(problem, network, **options, block=32, aggregation="independent"))
+    return prepared(algorithms.pd_ftgl(problem, network, **options, steps_per_exchange=32, aggregation="independent"))
 
 
 def peers_of(network: FixedTopology) -> dict[int, frozenset[int]]:

@@ -28,20 +28,20 @@ PROBLEM = problems.Logistic(DIM, feature_bound=1.0)
 STREAM = streams.heterogeneous_logistic(LEARNERS, DIM, 0.1, 0.1, seed=1)
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "independent": {"factorization": "independent"},
-    "tree": {"factorization": "tree"},
-    "blt, published": {"factorization": "blt", "calibration": "published"},
-    "blt": {"factorization": "blt"},
-    "blt, averaged": {"factorization": "blt", "publish": "averaged"},
-    "blt, rows for rounds": {"factorization": "blt", "noise_rows": "rounds"},
-    "blt, rows for rounds, averaged": {"factorization": "blt", "noise_rows": "rounds", "publish": "averaged"},
+    "independent": {"aggregation": "independent"},
+    "tree": {"aggregation": "tree"},
+    "blt, published": {"aggregation": "blt", "calibration": "published"},
+    "blt": {"aggregation": "blt"},
+    "blt, averaged": {"aggregation": "blt", "publish": "averaged"},
+    "blt, rows for rounds": {"aggregation": "blt", "release": "rounds"},
+    "blt, rows for rounds, averaged": {"aggregation": "blt", "release": "rounds", "publish": "averaged"},
 }
 
 
 def losses(step: float, seeds: tuple[int, ...], **options: Any) -> np.ndarray:
     """Average loss of the models in play, by seed."""
     algorithm = algorithms.online_federated(
-        PROBLEM, LEARNERS, horizon=HORIZON, local_steps=LOCAL_STEPS, clip=1.0, step_size=step, **options
+        PROBLEM, LEARNERS, horizon=HORIZON, steps_per_exchange=LOCAL_STEPS, clip=1.0, step=step, **options
     )
     run = simulate(algorithm, STREAM, HORIZON, seeds=seeds, every=ROUNDS, measure="local", progress=False)
     return run.losses.mean(axis=(1, 2))
@@ -55,7 +55,7 @@ def best(**options: Any) -> tuple[float, np.ndarray]:
 
 def without_noise() -> tuple[float, float]:
     """The best step without noise, and its loss."""
-    found = {step: float(losses(step, (0,), factorization="none").mean()) for step in STEPS}
+    found = {step: float(losses(step, (0,), budget=None).mean()) for step in STEPS}
     step = min(found, key=lambda each: found[each])
     return step, found[step]
 

@@ -68,7 +68,7 @@ def cycle_of_64(spread: float, steps: int = 10_000) -> str:
     plain, lazy = topology.ring(64), ring(64)
     ogd = {c: algorithms.d_ogd(LOGISTIC, plain, step=Rate(c)) for c in (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)}
     ftgl = {
-        (block, weight): algorithms.ad_ftgl(LOGISTIC, lazy, block=block, regularization=weight)
+        (block, weight): algorithms.ad_ftgl(LOGISTIC, lazy, steps_per_exchange=block, regularization=weight)
         for block in (2, 4, 8)
         for weight in (0.05, 0.1, 0.2, 0.3, 0.5, 1.0)
     }

@@ -10,8 +10,8 @@ import numpy as np
 
 from bench import loops
 from gossamer import Budget, FastNoise, Rate, Run, algorithms, problems, sets, simulate, streams, topology
-from gossamer.algorithms.federated.online_federated import Factorization
 from gossamer.core import Algorithm, Every
+from gossamer.mechanisms import Aggregation
 from gossamer.streams import Stream
 
 CHUNK = 512
@@ -57,21 +57,21 @@ FEDERATED_LEARNERS, FEDERATED_DIM, LOCAL_STEPS = 20, 100, 4
 FEDERATED_STEP, FEDERATED_CLIP = 0.01, 1.0
 
 
-def federated(rounds: int, factorization: Factorization) -> Algorithm:
+def federated(rounds: int, aggregation: Aggregation) -> Algorithm:
     """`online_federated` as its workloads run it: logistic losses, epsilon 2, delta 1e-3, noise on every local step."""
     return algorithms.online_federated(
         problems.Logistic(FEDERATED_DIM),
         FEDERATED_LEARNERS,
         horizon=rounds * LOCAL_STEPS,
-        local_steps=LOCAL_STEPS,
+        steps_per_exchange=LOCAL_STEPS,
         budget=Budget(2.0, 1e-3),
         clip=FEDERATED_CLIP,
-        step_size=FEDERATED_STEP,
-        factorization=factorization,
+        step=FEDERATED_STEP,
+        aggregation=aggregation,
     )
 
 
-def federated_logreg(rounds: int = 2_000, factorization: Factorization = "independent") -> Workload:
+def federated_logreg(rounds: int = 2_000, aggregation: Aggregation = "independent") -> Workload:
     """20 learners, d=100, 4 local steps per round on fresh samples, Gaussian noise on each: independent, or correlated.
 
     The NumPy loop makes correlated noise by FFT, and a run with independent noise is timed beside it.
@@ -80,8 +80,8 @@ def federated_logreg(rounds: int = 2_000, factorization: Factorization = "indepe
     x, y = _samples(steps * FEDERATED_LEARNERS, FEDERATED_DIM)
     stream = streams.from_arrays(x, y, FEDERATED_LEARNERS, seed=0, shuffle=False)
     by_round = x.reshape(*shape, FEDERATED_DIM), y.reshape(shape).astype(np.float32)
-    algorithm, other = federated(rounds, factorization), federated(rounds, "independent")
-    scale, correlated = algorithm.scales_of("gradient")[0].value, factorization != "independent"
+    algorithm, other = federated(rounds, aggregation), federated(rounds, "independent")
+    scale, correlated = algorithm.scales_of("gradient")[0].value, aggregation != "independent"
 
     def gossamer(played: Algorithm) -> Run:
         return simulate(played, stream, steps, seed=0, measure="local", progress=False)
@@ -118,7 +118,7 @@ def letter_stream() -> Stream:
 def letter_size(steps: int = LETTER_STEPS) -> Workload:
     """ad_ftgl at the size of the letter experiment of paper 000: 9 learners, 26 x 16 matrices, trace-norm ball."""
     stream = letter_stream()
-    algorithm = algorithms.ad_ftgl(LETTER, topology.complete(LETTER_LEARNERS), block=None, horizon=steps)
+    algorithm = algorithms.ad_ftgl(LETTER, topology.complete(LETTER_LEARNERS), steps_per_exchange=None, horizon=steps)
     return Workload(
         "ad_ftgl, letter size",
         steps,
@@ -163,7 +163,7 @@ def private_letter(block: int | None, steps: int) -> Algorithm:
     network, budget = topology.complete(LETTER_LEARNERS), Budget(10.0)
     aggregation: Literal["tree"] | None = "tree" if block else None
     return algorithms.pd_ftgl(
-        LETTER, network, horizon=steps, budget=budget, clip=1.0, block=block, aggregation=aggregation
+        LETTER, network, horizon=steps, budget=budget, clip=1.0, steps_per_exchange=block, aggregation=aggregation
     )
 
 

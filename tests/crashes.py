@@ -78,9 +78,9 @@ ANSWER = struct.Struct("<q")  # of the process that forks
 KINDS = get_args(Kind)
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "pd_ogd": {},
-    "pd_ftgl": {"block": 3},
+    "pd_ftgl": {"steps_per_exchange": 3},
     "dpsda_ps": {"budget": Budget(12.0)},
-    "pd_ftgl, noise after gossip": {"block": 3, "noise_at": "after-gossip", "horizon": 3000},
+    "pd_ftgl, noise after gossip": {"steps_per_exchange": 3, "noise_at": "after-gossip", "horizon": 3000},
 }
 IN_FILE = {"pd_ftgl", "dpsda_ps"}  # whose messages and states lie in the file beside the database, as large ones do
 SEALED = {"pd_ftgl, noise after gossip": Sealer(bytes(32))}

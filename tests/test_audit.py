@@ -137,7 +137,7 @@ def neighbours(learners=5, steps=12, learner=2, step=4):
 def test_a_replicate_is_a_run_of_the_simulator():
     """Blocks, server and all: without noise every replicate shows the transcript of `simulate`."""
     algorithm = algorithms.online_federated(
-        problems.Linear(instances.DIM), 5, local_steps=2, step_size=0.1, factorization="none", horizon=None
+        problems.Linear(instances.DIM), 5, steps_per_exchange=2, step=0.1, budget=None, horizon=None
     )
     (stream, other), views = neighbours(), []
     quiet = {"seed": 0, "noise": lambda seed: Silence()}

@@ -135,7 +135,7 @@ def test_calibrate_says_why_a_calibration_is_refused() -> None:
             "--horizon: got nothing; allowed: a whole number of steps. Give --horizon: pd_ftgl",
         ),
         (("ldp_endless", "--epsilon", 1), "Give --horizon: ldp_endless does not run endlessly with these options."),
-        (("online_federated", "--epsilon", 1), "Give --option local_steps=VALUE."),
+        (("online_federated", "--epsilon", 1), "Give --option steps_per_exchange=VALUE."),
     ],
 )
 def test_calibrate_refuses_what_makes_no_sense(arguments: tuple[object, ...], message: str) -> None:

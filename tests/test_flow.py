@@ -30,8 +30,8 @@ FORMS = {
     "pd_ftgl after gossip": ("pd_ftgl", {"noise_at": "after-gossip"}),
     "pd_ftgl blt": ("pd_ftgl", GAUSSIAN | {"aggregation": "blt"}),
     "pd_ftgl tree": ("pd_ftgl", {"aggregation": "tree"}),
-    "online_federated tree": ("online_federated", {"factorization": "tree"}),
-    "online_federated rounds": ("online_federated", {"noise_rows": "rounds"}),
+    "online_federated tree": ("online_federated", {"aggregation": "tree"}),
+    "online_federated rounds": ("online_federated", {"release": "rounds"}),
     "dpsda_c batch": ("dpsda_c", {"unit": "batch", "aggregation": "independent"}),
     "fed_ope_stoch central": ("fed_ope_stoch", {"trust": "central"}),
     "fed_ope_stoch leaf": ("fed_ope_stoch", {"release": "leaf", "trees": 1}),
@@ -902,8 +902,8 @@ def test_a_rate_of_a_strangers_is_another_proof():
         def __call__(self, t):
             return self.scale * np.minimum(1.0, (t / 100) ** 2)
 
-    options = {"budget": WITH_DELTA, "clip": 1.0, "horizon": 1000, "local_steps": 4, "noise_rows": "rounds"}
-    made = {kind: algorithms.online_federated(PROBLEM, 5, step_size=kind(0.1), **options) for kind in (Rate, Warmup)}
+    options = {"budget": WITH_DELTA, "clip": 1.0, "horizon": 1000, "steps_per_exchange": 4, "release": "rounds"}
+    made = {kind: algorithms.online_federated(PROBLEM, 5, step=kind(0.1), **options) for kind in (Rate, Warmup)}
     assert [one.guarantee.basis for one in made.values()] == ["proven", "heuristic"]
 
 

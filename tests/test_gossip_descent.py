@@ -54,9 +54,10 @@ T = np.arange(1, STEPS + 1)
     [
         (dsgd, {"sigma": 0.3, "growth": 0.2}, 1 / (T + 1), 0.3 / math.sqrt(2) * (T + 1) ** 0.2),
         (dsgd, {"sigma": 0.3, "step": Rate(2.0, 0.5)}, 2 / np.sqrt(T), np.full(STEPS, 0.3 / math.sqrt(2))),
-        (pdop, {"noise": (0.4, 0.9), "step": (0.5, 0.8)}, 0.5 * 0.8**T, 0.4 * 0.9**T),
+        (dsgd, {"sigma": 0.3, "step": 0.2}, np.full(STEPS, 0.2), np.full(STEPS, 0.3 / math.sqrt(2))),
+        (pdop, {"scale": (0.4, 0.9), "step": (0.5, 0.8)}, 0.5 * 0.8**T, 0.4 * 0.9**T),
     ],
-    ids=["dsgd", "dsgd, own step", "pdop"],
+    ids=["dsgd", "dsgd, own step", "dsgd, constant step", "pdop"],
 )
 def test_they_are_what_their_papers_say(make, options, steps, scales):
     rng = np.random.default_rng(4)
@@ -142,14 +143,15 @@ def test_budgets_are_what_messages_really_cost():
     ("make", "changes", "error", "says"),
     [
         (dsgd, {"sigma": 0.0}, ConfigurationError, "sigma: got 0"),
+        (dsgd, {"step": 0.0}, ConfigurationError, "step: got 0"),
         (dsgd, {"growth": -1.0}, ConfigurationError, "growth: got -1"),
         (dsgd, {"horizon": 0}, ConfigurationError, "horizon: got 0"),
         (dsgd, {"clip": None}, PrivacyError, "clip: got None"),
         (dsgd, {"clip": Clip(l1=1.0)}, ConfigurationError, "clip: got .*one bound of the Euclidean norm"),
         (dsgd, {"topology": topology.star(5, weights="push-sum")}, ConfigurationError, "topology"),
         (pdop, {"step": (0.5, 0.98)}, ConfigurationError, "step: got .*a ratio q with 0 < q < p < 1"),
-        (pdop, {"noise": (0.5, 1.0)}, ConfigurationError, "step: got .*0 < q < p < 1"),
-        (pdop, {"noise": (0.0, 0.98)}, ConfigurationError, "noise: got 0"),
+        (pdop, {"scale": (0.5, 1.0)}, ConfigurationError, "step: got .*0 < q < p < 1"),
+        (pdop, {"scale": (0.0, 0.98)}, ConfigurationError, "scale: got 0"),
         (pdop, {"step": (0.0, 0.9)}, ConfigurationError, "step: got 0"),
     ],
 )

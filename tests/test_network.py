@@ -51,14 +51,14 @@ def test_trajectories_are_those_of_the_simulator(name: str, tmp_path: Path) -> N
 
 
 def test_noise_after_gossip(tmp_path: Path) -> None:
-    options = {"noise_at": "after-gossip", "aggregation": "tree", "block": 3}
+    options = {"noise_at": "after-gossip", "aggregation": "tree", "steps_per_exchange": 3}
     equal_to_the_simulator(prepared(instances.algorithm("pd_ftgl", **options)), "pd_ftgl", tmp_path)
 
 
 CHANGING = {
     "random matching": ("pd_ogd", topology.random_matching(5, seed=1), {}),
     "failing links": ("ldp_endless", topology.with_link_failures(topology.ring(5), 0.3, seed=1), {}),
-    "plain gossip in steps": ("pd_ftgl", topology.random_matching(5, seed=1), {"block": 3}),
+    "plain gossip in steps": ("pd_ftgl", topology.random_matching(5, seed=1), {"steps_per_exchange": 3}),
     "push-sum on graphs in turn": (
         "dpsda_ps",
         topology.alternating([topology.directed_ring(5), topology.directed_exponential(5)]),

@@ -215,7 +215,7 @@ def test_a_budget_covers_earlier_runs(tmp_path: Path, budget: Budget, earlier: A
 
 def test_why_a_run_ended_is_known_after_a_restart(tmp_path: Path) -> None:
     """A tree's cost grows, so that a budget ends the run before the horizon does."""
-    options = {"budget": Budget(1.0), "clip": 1.0, "block": 1, "horizon": 64, "aggregation": "tree"}
+    options = {"budget": Budget(1.0), "clip": 1.0, "steps_per_exchange": 1, "horizon": 64, "aggregation": "tree"}
     algorithm = prepared(algorithms.pd_ftgl(PROBLEM, topology.isolated(1), **options))
     (one,) = members(tmp_path, algorithm, Hub(), budget=Budget(0.5, 1e-6), exchanges=None)
     run_all([one])
@@ -260,7 +260,7 @@ def test_only_who_hears_a_learner_can_tell_that_its_ledger_is_old(tmp_path: Path
 
 
 def after_gossip(**options: Any) -> Any:
-    given = {"budget": Budget(1.0), "clip": 1.0, "block": 2, "horizon": 64, **options}
+    given = {"budget": Budget(1.0), "clip": 1.0, "steps_per_exchange": 2, "horizon": 64, **options}
     made = algorithms.pd_ftgl(PROBLEM, topology.complete(3), **given, noise_at="after-gossip", aggregation="tree")
     return prepared(made)
 

@@ -106,7 +106,7 @@ def test_bounds_are_above_what_is_too_small():
 
 
 def federated(**changed):
-    options = {"horizon": 64, "local_steps": 1, "budget": Budget(4.0, 1e-5), "clip": 1.0, "step_size": 0.1} | changed
+    options = {"horizon": 64, "steps_per_exchange": 1, "budget": Budget(4.0, 1e-5), "clip": 1.0, "step": 0.1} | changed
     return algorithms.online_federated(problems.Linear(96), options.pop("learners", 4), **options)
 
 
@@ -176,26 +176,26 @@ def share_right(algorithm, streams):
     return np.mean(right)
 
 
-@pytest.mark.parametrize("factorization", ["blt", "toeplitz", "tree", "independent"])
-def test_nearly_all_that_noise_shows_is_seen(factorization):
+@pytest.mark.parametrize("aggregation", ["blt", "toeplitz", "tree", "independent"])
+def test_nearly_all_that_noise_shows_is_seen(aggregation):
     """With all other coins known, a canary in column c of the matrix is guessed right with probability Phi(|c| / s).
 
     No score does better. Here 64 coins of a learner disturb each other in 96 dimensions, which costs about 0.02; four
     standard errors of 6,144 guesses are 0.025. Whoever looks at one message alone is right less often.
     """
-    algorithm = federated(factorization=factorization)
+    algorithm = federated(aggregation=aggregation)
     (release,) = algorithm.releases
     scale, columns = release.scales["gradient"][0].value, np.linalg.norm(strategy(release.mechanism, 64), axis=0)
     best, alone = norm.cdf(columns / scale).mean(), norm.cdf(1 / scale)
     assert best - 0.04 < share_right(algorithm, directions()) < best + 0.025
-    assert factorization == "independent" or alone < best - 0.04
+    assert aggregation == "independent" or alone < best - 0.04
 
 
 def test_correlated_noise_is_seen_through_in_parts_as_at_once(monkeypatch):
     """Buffers, and all rows before: both are the matrix, however the run is cut."""
     streams, found = directions(), {}
     for name in ("blt", "toeplitz"):
-        algorithm = federated(factorization=name)
+        algorithm = federated(aggregation=name)
         score = matched_filter(algorithm, *streams)
         canaries = Canaries.between(*streams, algorithm.schedule, 64)
         for values in (2**25, 7 * 4 * 4 * 96):
@@ -205,10 +205,10 @@ def test_correlated_noise_is_seen_through_in_parts_as_at_once(monkeypatch):
         assert_allclose(first, second, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("noise_rows", ["steps", "rounds"])
-def test_rounds_of_several_steps_are_seen_through(noise_rows):
+@pytest.mark.parametrize("release", ["steps", "rounds"])
+def test_rounds_of_several_steps_are_seen_through(release):
     """Four canaries in each sum. The share by chance is 0.5, with a standard error of 0.0064."""
-    algorithm = federated(local_steps=4, noise_rows=noise_rows, budget=Budget(20.0, 1e-5))
+    algorithm = federated(steps_per_exchange=4, release=release, budget=Budget(20.0, 1e-5))
     assert share_right(algorithm, directions()) > 0.6
 
 

@@ -28,7 +28,8 @@ from gossamer.mechanisms.factors import Dense
 from gossamer.privacy import FastNoise, Gaussian
 from gossamer.privacy.secure import SecureNoise
 from gossamer.problems import Block
-from gossamer.simulation import engine, virtual_iterates
+from gossamer.reproduction.paper_001.virtual import virtual_iterates
+from gossamer.simulation import engine
 from gossamer.simulation.feeding import Chunk, Feeder
 from tests import instances
 
@@ -46,10 +47,10 @@ def logistic(**options):
 def make(problem=None, learners=LEARNERS, **options):
     defaults = {
         "horizon": ROUNDS * TAU,
-        "local_steps": TAU,
+        "steps_per_exchange": TAU,
         "budget": BUDGET,
         "clip": CLIP,
-        "step_size": Rate(STEP),
+        "step": Rate(STEP),
         "server_step": SERVER_STEP,
     }
     return algorithms.online_federated(problem or logistic(), learners, **defaults | options)
@@ -82,11 +83,11 @@ TABLE = [
 @pytest.mark.parametrize(("budget", "factors", "spent", "prefixes", "ratios"), TABLE)
 def test_noise_is_that_of_the_table(budget, factors, spent, prefixes, ratios):
     rows = 4000
-    options = {"horizon": rows, "local_steps": 4, "budget": budget, "clip": 1.0, "step_size": 0.1}
+    options = {"horizon": rows, "steps_per_exchange": 4, "budget": budget, "clip": 1.0, "step": 0.1}
     logit = problems.Logistic(100, feature_bound=1.0)
     published, tight, by_round = (
-        algorithms.online_federated(logit, 20, factorization="toeplitz", **options, **more)
-        for more in ({"calibration": "published"}, {}, {"noise_rows": "rounds"})
+        algorithms.online_federated(logit, 20, aggregation="toeplitz", **options, **more)
+        for more in ({"calibration": "published"}, {}, {"release": "rounds"})
     )
     column = math.sqrt(1 + np.sum(np.cumprod(1 - 1 / (2 * np.arange(1, rows))) ** 2))
     scales = [made.scales["gradient"][0].value for made in (published, tight)]
@@ -104,11 +105,11 @@ def test_noise_is_that_of_the_table(budget, factors, spent, prefixes, ratios):
         assert one.guarantee.covers(budget)
 
 
-@pytest.mark.parametrize("factorization", ["blt", "toeplitz", "tree", "independent"])
-def test_published_noise_is_lemma_iv_8(factorization):
+@pytest.mark.parametrize("aggregation", ["blt", "toeplitz", "tree", "independent"])
+def test_published_noise_is_lemma_iv_8(aggregation):
     """sqrt(2) B max|c| / (sqrt(epsilon + ln 1/delta) - sqrt(ln 1/delta)), for every learner's budget."""
     budgets = [Budget(2.0, 1e-3), Budget(0.5, 1e-6), Budget(8.0, 0.1)]
-    made = make(budget=budgets, factorization=factorization, calibration="published")
+    made = make(budget=budgets, aggregation=aggregation, calibration="published")
     matrix = strategy(made.releases[0].mechanism, ROUNDS * TAU)
     log = np.log([1 / budget.delta for budget in budgets])
     rho = np.square(np.sqrt([budget.epsilon for budget in budgets] + log) - np.sqrt(log))
@@ -132,21 +133,21 @@ def test_every_learner_has_the_noise_of_its_budget():
 
 
 @pytest.mark.parametrize(
-    ("factorization", "noise_rows", "repeats"),
+    ("aggregation", "release", "repeats"),
     [
         ("blt", "steps", "group"),
         ("independent", "steps", "compose"),  # fresh noise on every gradient
         ("independent", "rounds", "group"),  # a record may occur twice in one round
     ],
 )
-def test_what_a_record_that_repeats_costs(factorization, noise_rows, repeats):
+def test_what_a_record_that_repeats_costs(aggregation, release, repeats):
     """Where both samples of a round are one record, its sum moves twice as far: what is stated per record covers it."""
-    options = {"horizon": 2, "local_steps": 2, "clip": 1.0, "factorization": factorization, "noise_rows": noise_rows}
+    options = {"horizon": 2, "steps_per_exchange": 2, "clip": 1.0, "aggregation": aggregation, "release": release}
     made = make(problems.Linear(1), 1, **options)
     assert made.guarantee.repeats == repeats
     scale = made.scales["gradient"][0].value
-    matrix = strategy(made.releases[0].mechanism, 2 if noise_rows == "steps" else 1)
-    both = matrix @ np.full(2, 2.0) if noise_rows == "steps" else matrix @ np.full(1, 4.0)
+    matrix = strategy(made.releases[0].mechanism, 2 if release == "steps" else 1)
+    both = matrix @ np.full(2, 2.0) if release == "steps" else matrix @ np.full(1, 4.0)
     promise = made.guarantee.for_stream(2).per_record()
     assert Gaussian(float(np.linalg.norm(both)) / scale).epsilon(promise.deltas[0]) <= promise.epsilon * (1 + 1e-9)
 
@@ -185,7 +186,7 @@ def correlated(made, rounds, present, seed):
 
 def algorithm_1(made, rounds, rate, seed):
     """Messages and sums of the server in double precision: lines 3 to 17, and eq. (2) beside them."""
-    tau, l2, by_round = made.learner.local_steps, made.problem.l2, made.parameters["noise"].count("round") > 0
+    tau, l2, by_round = made.learner.steps_per_exchange, made.problem.l2, made.parameters["noise"].count("round") > 0
     present = made.topology.present(np.arange(rounds))
     noise, steps = correlated(made, rounds, present, seed), [rate(r + 1) for r in range(rounds)]
     exact, before = np.zeros((LEARNERS, DIM)), np.zeros((LEARNERS, DIM))
@@ -219,17 +220,17 @@ def algorithm_1(made, rounds, rate, seed):
 
 
 CASES = {
-    "blt, endless, one step": {"horizon": None, "local_steps": 1},
+    "blt, endless, one step": {"horizon": None, "steps_per_exchange": 1},
     "blt, missed rounds": {"learners": SOME},
-    "optimal, one step": {"factorization": "optimal", "local_steps": 1},
-    "tree, bounded": {"factorization": "tree", "problem": logistic(domain=sets.L2Ball(0.5))},
+    "optimal, one step": {"aggregation": "optimal", "steps_per_exchange": 1},
+    "tree, bounded": {"aggregation": "tree", "problem": logistic(domain=sets.L2Ball(0.5))},
     "independent, one step, own budgets": {
-        "factorization": "independent",
-        "local_steps": 1,
+        "aggregation": "independent",
+        "steps_per_exchange": 1,
         "budget": [Budget(0.5, 1e-3), Budget(2.0, 1e-6), Budget(8.0, 1e-3)],
     },
-    "none": {"factorization": "none", "budget": None},
-    "rounds": {"noise_rows": "rounds"},
+    "none": {"budget": None},
+    "rounds": {"release": "rounds"},
 }
 
 
@@ -257,7 +258,7 @@ def test_what_is_said_and_answered_is_algorithm_1_and_equation_2(case, tmp_path,
 
 def test_averages_are_of_the_models_and_cost_nothing():
     """Means of three models, which then forget. Beside them the virtual iterates: models without (eta~/tau) b xi."""
-    options = {"problem": logistic(l2=0.0), "factorization": "toeplitz", "step_size": STEP}
+    options = {"problem": logistic(l2=0.0), "aggregation": "toeplitz", "step": STEP}
     made, last = make(publish="averaged", averaging=3, **options), make(**options)
     assert made.guarantee.explain() == last.guarantee.explain()
     assert made.scales == last.scales
@@ -276,7 +277,7 @@ def test_averages_are_of_the_models_and_cost_nothing():
 
 def test_the_averaging_length_is_how_many_gradients_the_noise_is():
     """V sqrt(mean |b|^2) sqrt(d / n) / (tau B), rounded up; half of all rounds at most; 1 for the last model."""
-    options = {"publish": "averaged", "factorization": "independent", "horizon": 3000}
+    options = {"publish": "averaged", "aggregation": "independent", "horizon": 3000}
     made = make(**options)
     v, mean_square = made.scales["gradient"][0].value, (3000 + 1) / 2
     expected = math.ceil(v * math.sqrt(mean_square * DIM / LEARNERS) / (TAU * CLIP))
@@ -327,7 +328,7 @@ def test_what_a_learner_said_sums_up_to_its_own_prefix_noise():
     dim, rounds = 1000, 24
     network = Federation(LEARNERS, participation=0.5, seed=2)
     made = make(
-        problems.Linear(dim), network, horizon=rounds, local_steps=1, step_size=0.1, publish="averaged", averaging=8
+        problems.Linear(dim), network, horizon=rounds, steps_per_exchange=1, step=0.1, publish="averaged", averaging=8
     )
     nothing = instances.Given(np.zeros((rounds, LEARNERS, dim), np.float32), np.zeros((rounds, LEARNERS), np.int32))
     found = simulate(made, nothing, rounds, seed=7, record=RECORD, progress=False, chunk=rounds)
@@ -355,7 +356,7 @@ def test_a_resumed_run_with_missed_rounds_is_the_same(tmp_path):
 
 
 def test_the_debugger_misses_the_same_rounds():
-    made = make(problems.Linear(DIM), SOME, local_steps=1, factorization="independent")
+    made = make(problems.Linear(DIM), SOME, steps_per_exchange=1, aggregation="independent")
     compiled, stepped = (run(made, 2, debug=debug) for debug in (False, True))
     for name in RECORD:
         assert_allclose(stepped.transcript[name], compiled.transcript[name], rtol=2e-5, atol=2e-5)
@@ -546,8 +547,8 @@ def test_float32_errors_of_a_round_are_counted(problem, share):
         assert worst > (near.sensitivity.l2 - exact) / 2
 
 
-def test_local_steps_start_within_the_radius():
-    made = make(logistic(feature_bound=1.0), noise_rows="rounds", clip=1.0, step_size=0.1)
+def test_steps_per_exchange_start_within_the_radius():
+    made = make(logistic(feature_bound=1.0), release="rounds", clip=1.0, step=0.1)
     radius, learner = made.learner.radius, made.learner
     assert 10 < radius < 1000
     assert f"local steps start within {radius:.4g} of zero" in made.parameters["noise"]
@@ -595,7 +596,7 @@ LOGIT = problems.Logistic(3, feature_bound=1.0)  # L = 1/4
 def test_the_best_class_that_code_establishes_is_proven(problem, clip, step, best):
     if problem.scalar_link:  # some of their steps are too large for an unbounded set
         problem = replace(problem, domain=sets.L2Ball(1.0))
-    options = {"noise_rows": "rounds", "clip": clip, "step_size": step}
+    options = {"release": "rounds", "clip": clip, "step": step}
     made = make(problem, **options, loss_class=best)
     assert made.guarantee.basis == "proven"
     claims = [assumption.claim for assumption in made.guarantee.assumptions]
@@ -613,7 +614,7 @@ def test_the_best_class_that_code_establishes_is_proven(problem, clip, step, bes
 
 @pytest.mark.parametrize(("loss_class", "growth"), [("smooth", 1.2), ("scalar-link", 1.0)])
 def test_a_smoothness_that_is_declared_is_heuristic(loss_class, growth):
-    made = make(MODEL, noise_rows="rounds", loss_class=loss_class, smoothness=2.0, step_size=0.1, clip=1.0)
+    made = make(MODEL, release="rounds", loss_class=loss_class, smoothness=2.0, step=0.1, clip=1.0)
     assert made.guarantee.basis == "heuristic"
     assert_allclose(made.releases[0].sensitivities[0].l2, 2 * growth ** (TAU - 1), rtol=2e-3)
 
@@ -654,21 +655,21 @@ class Refusing(FastNoise):
         raise AssertionError("noise was drawn")
 
 
-@pytest.mark.parametrize("noise_rows", ["steps", "rounds"])
-def test_one_sample_more_is_refused_before_anything_is_drawn(noise_rows):
-    made = make(noise_rows=noise_rows)
+@pytest.mark.parametrize("release", ["steps", "rounds"])
+def test_one_sample_more_is_refused_before_anything_is_drawn(release):
+    made = make(release=release)
     with pytest.raises(PrivacyError, match="steps: got 13; allowed: at most the horizon of 12"):
         run(made, 13, noise=Refusing)
     endless = replace(made, guarantee=replace(made.guarantee, horizon=None))
-    rows = 5 * TAU if noise_rows == "steps" else 5
+    rows = 5 * TAU if release == "steps" else 5
     with pytest.raises(PrivacyError, match=f"horizon: {rows} releases were asked for, and Factorized is calibrated"):
         run(endless, 5 * TAU, noise=Refusing)
 
 
-@pytest.mark.parametrize("factorization", ["blt", "tree", "independent"])
-@pytest.mark.parametrize("noise_rows", ["steps", "rounds"])
-def test_endless_streams_are_covered_for_ever(factorization, noise_rows):
-    made = make(horizon=None, factorization=factorization, noise_rows=noise_rows)
+@pytest.mark.parametrize("aggregation", ["blt", "tree", "independent"])
+@pytest.mark.parametrize("release", ["steps", "rounds"])
+def test_endless_streams_are_covered_for_ever(aggregation, release):
+    made = make(horizon=None, aggregation=aggregation, release=release)
     assert made.guarantee.horizon is None
     assert made.guarantee.covers(BUDGET)
     made.require(10**8)
@@ -678,12 +679,12 @@ def test_endless_streams_are_covered_for_ever(factorization, noise_rows):
 # -- secure noise ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("factorization", ["blt", "toeplitz", "tree", "independent"])
-@pytest.mark.parametrize("noise_rows", ["steps", "rounds"])
-def test_a_secured_algorithm_keeps_every_budget(factorization, noise_rows):
+@pytest.mark.parametrize("aggregation", ["blt", "toeplitz", "tree", "independent"])
+@pytest.mark.parametrize("release", ["steps", "rounds"])
+def test_a_secured_algorithm_keeps_every_budget(aggregation, release):
     """The error of the sampler is inside delta, and scales grow by the rounding to a lattice, which is little."""
     budgets = [Budget(2.0, 1e-3), Budget(0.5, 1e-6), Budget(8.0, 0.1)]
-    made = make(budget=budgets, factorization=factorization, noise_rows=noise_rows)
+    made = make(budget=budgets, aggregation=aggregation, release=release)
     secured = made.secured()
     assert secured.guarantee.covers(budgets)
     assert 0 < secured.guarantee.sampler_error < 1e-10
@@ -694,7 +695,7 @@ def test_a_secured_algorithm_keeps_every_budget(factorization, noise_rows):
 
 
 def test_everything_that_is_released_lies_on_the_lattice():
-    made = make(logistic(l2=0.0), local_steps=4, horizon=8, step_size=STEP).secured()
+    made = make(logistic(l2=0.0), steps_per_exchange=4, horizon=8, step=STEP).secured()
     shown = run(made, 8, noise=lambda seed: SecureNoise(bytes(32), f"run {seed}", "test"), record=("messages",))
     grid = made.scales["gradient"][0].grid
     rounds = 4 * shown.transcript["messages"].astype(np.float64) / grid  # of four noisy gradients each
@@ -705,7 +706,7 @@ def test_everything_that_is_released_lies_on_the_lattice():
 def test_an_optimised_matrix_has_no_lattice(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(PrivacyError, match="optimised matrix"):
-        make(factorization="optimal").secured()
+        make(aggregation="optimal").secured()
 
 
 # -- refused -----------------------------------------------------------------------------------------------------------
@@ -716,52 +717,57 @@ def test_an_optimised_matrix_has_no_lattice(tmp_path, monkeypatch):
     [
         ({"horizon": 2}, ConfigurationError, "horizon: got 2; allowed: a whole number of at least 3"),
         (
-            {"horizon": None, "factorization": "toeplitz"},
+            {"horizon": None, "aggregation": "toeplitz"},
             PrivacyError,
             "horizon: got None; allowed: a number of samples",
         ),
-        ({"horizon": None, "factorization": "optimal"}, PrivacyError, "'blt' needs constant memory"),
-        ({"local_steps": 0}, ConfigurationError, "local_steps: got 0"),
-        ({"budget": None}, PrivacyError, "budget: got None; allowed: a Budget, or one for each learner"),
+        ({"horizon": None, "aggregation": "optimal"}, PrivacyError, "'blt' needs constant memory"),
+        ({"steps_per_exchange": 0}, ConfigurationError, "steps_per_exchange: got 0"),
         ({"budget": 1.0}, PrivacyError, "budget: got 1.0"),
         ({"budget": Budget(1.0)}, PrivacyError, "delta: got 0.0; allowed: a positive delta"),
         ({"budget": [BUDGET] * 2}, PrivacyError, "budget: got 2 budgets"),
-        ({"factorization": "none"}, ConfigurationError, "budget: got .*; allowed: None with factorization='none'"),
-        ({"factorization": "root"}, ConfigurationError, "factorization: got 'root'; allowed: 'blt' or 'toeplitz'"),
+        ({"budget": None, "aggregation": "tree"}, ConfigurationError, "aggregation: got 'tree'; .* with budget=None"),
+        ({"budget": None, "release": "rounds"}, ConfigurationError, "release: got 'rounds'; .* which has no noise"),
+        (
+            {"budget": None, "calibration": "published"},
+            ConfigurationError,
+            "calibration: got 'published'; .*'tight' with",
+        ),
+        ({"aggregation": "root"}, ConfigurationError, "aggregation: got 'root'; allowed: 'independent' or 'tree'"),
         ({"clip": None}, PrivacyError, "clip: got None"),
         ({"clip": 0.0}, ConfigurationError, "clip: got 0.0"),
         ({"clip": Clip(l2=(1.0, 1.0), blocks=(2, 1))}, ConfigurationError, "clip blocks: .*add up to 4"),
-        ({"step_size": 0.0}, ConfigurationError, "step_size: got 0.0"),
+        ({"step": 0.0}, ConfigurationError, "step: got 0.0"),
         ({"server_step": -1.0}, ConfigurationError, "server_step: got -1.0"),
-        ({"noise_rows": "days"}, ConfigurationError, "noise_rows: got 'days'; allowed: 'steps' or 'rounds'"),
+        ({"release": "days"}, ConfigurationError, "release: got 'days'; allowed: 'steps' or 'rounds'"),
         ({"calibration": "loose"}, ConfigurationError, "calibration: got 'loose'; allowed: 'tight' or 'published'"),
         (
-            {"calibration": "published", "noise_rows": "rounds"},
+            {"calibration": "published", "release": "rounds"},
             ConfigurationError,
-            "calibration: got 'published'; allowed: 'tight' with noise_rows='rounds'",
+            "calibration: got 'published'; allowed: 'tight' with release='rounds'",
         ),
         ({"publish": "first"}, ConfigurationError, "publish: got 'first'; allowed: 'last' or 'averaged'"),
         ({"averaging": 3}, ConfigurationError, "averaging: got 3; allowed: None unless publish='averaged'"),
         ({"averaging": 0, "publish": "averaged"}, ConfigurationError, "averaging: got 0"),
-        ({"loss_class": "any"}, ConfigurationError, "loss_class: got 'any'; allowed: None unless noise_rows='rounds'"),
-        ({"smoothness": 1.0}, ConfigurationError, "smoothness: got 1.0; allowed: None unless noise_rows='rounds'"),
+        ({"loss_class": "any"}, ConfigurationError, "loss_class: got 'any'; allowed: None unless release='rounds'"),
+        ({"smoothness": 1.0}, ConfigurationError, "smoothness: got 1.0; allowed: None unless release='rounds'"),
         (
-            {"loss_class": "convex", "noise_rows": "rounds"},
+            {"loss_class": "convex", "release": "rounds"},
             ConfigurationError,
             "loss_class: got 'convex'; allowed: 'scalar-link' or 'smooth' or 'any', or None",
         ),
         (
-            {"smoothness": 1.0, "noise_rows": "rounds", "loss_class": "any"},
+            {"smoothness": 1.0, "release": "rounds", "loss_class": "any"},
             ConfigurationError,
             "smoothness: got 1.0; allowed: None unless loss_class='smooth'",
         ),
         (
-            {"smoothness": -1.0, "noise_rows": "rounds", "loss_class": "smooth"},
+            {"smoothness": -1.0, "release": "rounds", "loss_class": "smooth"},
             ConfigurationError,
             "smoothness: got -1.0",
         ),
         (
-            {"problem": problems.Hinge(4), "noise_rows": "rounds", "loss_class": "smooth"},
+            {"problem": problems.Hinge(4), "release": "rounds", "loss_class": "smooth"},
             ConfigurationError,
             "loss_class: got 'smooth'; allowed: 'any' where the smoothness is not known",
         ),
@@ -771,6 +777,15 @@ def test_an_optimised_matrix_has_no_lattice(tmp_path, monkeypatch):
 def test_bad_options_are_refused(options, error, says):
     with pytest.raises(error, match=says):
         make(**options)
+
+
+def test_no_noise_must_be_asked_for():
+    """A budget that is forgotten is not one that is not wanted."""
+    options = {"horizon": 8, "steps_per_exchange": 2, "step": 0.1}
+    with pytest.raises(TypeError, match="budget"):
+        algorithms.online_federated(logistic(), LEARNERS, **options)
+    made = algorithms.online_federated(logistic(), LEARNERS, budget=None, **options)
+    assert (made.guarantee.basis, made.releases, dict(made.learner.noise)) == ("none", (), {})
 
 
 @pytest.mark.parametrize("participation", [0.0, 1.5, -0.1])

@@ -46,7 +46,7 @@ QUIETEST = Budget(1e12)  # so little noise that it is below the rounding of floa
 
 
 def make_ftgl(dim=3, network=RING, **options):
-    options = {"horizon": 24, "block": 3, "budget": Budget(1.0), "clip": 1.0} | options
+    options = {"horizon": 24, "steps_per_exchange": 3, "budget": Budget(1.0), "clip": 1.0} | options
     return algorithms.pd_ftgl(problems.Linear(dim, domain=BALL, feature_bound=1.0), network, **options)
 
 
@@ -101,7 +101,7 @@ def test_scales_are_those_of_the_table(row):
 
     def made(**options):
         options = {"budget": Budget(epsilon), "noise_at": "after-gossip", "aggregation": "tree"} | options
-        algorithm = make(topology=network, clip=1.0, block=block, **data, **options)
+        algorithm = make(topology=network, clip=1.0, steps_per_exchange=block, **data, **options)
         assert algorithm.mixing.steps == steps
         return scale(algorithm)
 
@@ -129,7 +129,7 @@ def test_the_numbers_of_the_issue():
     assert published.schedule.block == accelerated_block(COMPLETE, 150_000) == 67
     assert round(scale(published), 1) == 234.9
     exact = 2 * math.sqrt(416) * 12 / 10
-    assert 1 <= scale(FTGL(**options, block=67, aggregation="tree")) / exact <= 1 + 5e-4
+    assert 1 <= scale(FTGL(**options, steps_per_exchange=67, aggregation="tree")) / exact <= 1 + 5e-4
     assert round(exact, 2) == 48.95
     M = gossip_matrix(COMPLETE, 67)
     assert_allclose([np.abs(M).sum(axis=0).max(), np.linalg.norm(M, axis=0).max()], [1, 1 / 3], rtol=1e-6)
@@ -154,7 +154,7 @@ def test_scales_are_the_formula_on_any_network(block, blocks, l1, network, noise
         dim=4,
         network=network,
         horizon=blocks * block,
-        block=block,
+        steps_per_exchange=block,
         noise=noise,
         clip=Clip(l1=0.5) if l1 else Clip(l2=0.5),
         budget=Budget(2.0, 1e-3),
@@ -176,7 +176,7 @@ def test_scales_are_the_formula_on_any_network(block, blocks, l1, network, noise
 @BOTH
 def test_before_gossip_everything_is_protected(make):
     problem = problems.Linear(3, domain=BALL)
-    promise = make(problem, RING, horizon=25, block=3, budget=Budget(1.0), clip=1.0).guarantee
+    promise = make(problem, RING, horizon=25, steps_per_exchange=3, budget=Budget(1.0), clip=1.0).guarantee
     assert (promise.basis, promise.observer, promise.horizon, promise.unit) == ("proven", "peers", 25, Unit.SAMPLE)
     assert promise.covers(Budget(1.0))
     assert not promise.covers(Budget(0.999))
@@ -187,7 +187,7 @@ def test_before_gossip_everything_is_protected(make):
 @BOTH
 def test_after_gossip_decisions_are_protected_and_messages_are_not(make):
     problem = problems.Linear(3, domain=BALL)
-    options = {"horizon": 25, "block": 3, "budget": Budget(1.0), "clip": 1.0, "noise_at": "after-gossip"}
+    options = {"horizon": 25, "steps_per_exchange": 3, "budget": Budget(1.0), "clip": 1.0, "noise_at": "after-gossip"}
     promise = make(problem, RING, **options).guarantee
     assert (promise.basis, promise.observer, promise.horizon, promise.unit) == ("proven", "decisions", 25, Unit.SAMPLE)
     assert promise.covers(Budget(1.0))
@@ -236,7 +236,7 @@ def test_records_that_occur_twice_add_up_where_they_can_be_in_one_sum(noise_at):
         # After gossip copies at the same step of different learners enter the same releases.
         ("independent", 1, *(("compose", math.sqrt(2)) if noise_at == "before-gossip" else ("group", 2.0))),
     ]:
-        promise = make_ftgl(aggregation=aggregation, block=block, **options).guarantee
+        promise = make_ftgl(aggregation=aggregation, steps_per_exchange=block, **options).guarantee
         assert promise.repeats == repeats
         (mu,), (twice,) = ([loss.mu for loss in each.losses] for each in (promise, promise.for_stream(2).per_record()))
         assert_allclose(twice, times * mu)
@@ -273,7 +273,7 @@ def test_a_secured_algorithm_keeps_its_budget(noise, noise_at):
     aggregation=st.sampled_from(["tree", "independent", None]),
 )
 def test_the_guarantee_never_exceeds_the_budget(epsilon, delta, block, noise, noise_at, aggregation):
-    options = {"block": block, "noise": noise, "noise_at": noise_at, "aggregation": aggregation}
+    options = {"steps_per_exchange": block, "noise": noise, "noise_at": noise_at, "aggregation": aggregation}
     budget = Budget(epsilon, delta)
     made = make_ftgl(budget=budget, **options)
     assert made.guarantee.covers(budget)
@@ -302,16 +302,25 @@ REFUSED = [
     ),
     (PUBLISHED | {"noise": "l2-laplace"}, PrivacyError, "noise: got 'l2-laplace'; allowed: 'laplace'"),
     (PUBLISHED | {"aggregation": "independent"}, PrivacyError, "aggregation: got 'independent'; allowed: 'tree'"),
-    ({"network": FAILING, "block": None}, ConfigurationError, "block: got None.*On a network that changes"),
+    (
+        {"network": FAILING, "steps_per_exchange": None},
+        ConfigurationError,
+        "exchange: got None.*On a network that changes",
+    ),
     ({"noise": "cauchy"}, ConfigurationError, "noise: got 'cauchy'; allowed: 'laplace' or"),
     ({"noise_at": "during-gossip"}, ConfigurationError, "noise_at: got 'during-gossip'; allowed: 'before-gossip' or"),
     ({"gossip": "loose"}, ConfigurationError, "gossip: got 'loose'; allowed: 'coupled' or"),
-    ({"aggregation": "heap"}, ConfigurationError, "aggregation: got 'heap'; allowed: 'tree' or"),
+    ({"aggregation": "heap"}, ConfigurationError, "aggregation: got 'heap'; allowed: 'independent' or 'tree' or"),
+    (
+        {"aggregation": "optimal"},
+        ConfigurationError,
+        "got 'optimal'; allowed: 'independent', 'tree', 'toeplitz' or 'blt'. Its matrix holds for one number of blocks",
+    ),
     ({"calibration": "loose"}, ConfigurationError, "calibration: got 'loose'; allowed: 'tight' or"),
     ({"horizon": 2}, ConfigurationError, "horizon: got 2; allowed: at least 3 steps for blocks of 3"),
     (AFTER | {"horizon": 5}, ConfigurationError, "horizon: got 5; allowed: at least 6 steps for blocks of 3"),
     ({"horizon": 0}, ConfigurationError, "horizon: got 0"),
-    ({"block": 0}, ConfigurationError, "block: got 0"),
+    ({"steps_per_exchange": 0}, ConfigurationError, "steps_per_exchange: got 0"),
     ({"regularization": 0.0}, ConfigurationError, "regularization: got 0"),
     ({"strong_convexity": -1.0}, ConfigurationError, "strong_convexity: got -1"),
     ({"clip": None}, PrivacyError, "clip: got None"),
@@ -331,7 +340,7 @@ def test_what_has_no_proof_or_no_sense_is_refused_with_the_reason(options, error
 
 @pytest.mark.parametrize(("options", "error", "says"), REFUSED[:10])
 def test_conditional_gradient_refuses_the_same(options, error, says):
-    options = {"horizon": 24, "block": 3, "budget": Budget(1.0), "clip": 1.0} | options
+    options = {"horizon": 24, "steps_per_exchange": 3, "budget": Budget(1.0), "clip": 1.0} | options
     with pytest.raises(error, match=says):
         algorithms.pd_ocg(problems.Linear(3, domain=BALL), options.pop("network", RING), **options)
 
@@ -348,7 +357,7 @@ def test_conditional_gradient_needs_a_bounded_set():
 @pytest.mark.parametrize("strong", [{"l2": 0.1}, {"strong_convexity": 0.1}])
 def test_after_gossip_unbounded_decisions_must_not_be_part_of_what_is_gossiped(strong):
     """Their float32 roundings would have no bound. Before gossip they are added to what was noised."""
-    options = {"horizon": 24, "block": 3, "budget": Budget(1.0), "clip": 1.0} | strong
+    options = {"horizon": 24, "steps_per_exchange": 3, "budget": Budget(1.0), "clip": 1.0} | strong
     problem = problems.LeastSquares(3, l2=options.pop("l2", 0.0))
     with pytest.raises(PrivacyError, match=r"domain: got Everywhere\(\); allowed: a bounded set"):
         FTGL(problem, RING, noise_at="after-gossip", **options)
@@ -500,7 +509,7 @@ def test_decisions_are_those_of_the_pseudo_code(make, domain, place, strong):
         problem,
         RING,
         horizon=blocks * L,
-        block=L,
+        steps_per_exchange=L,
         budget=Budget(20.0),
         clip=0.7,
         noise_at=noise_at,
@@ -579,7 +588,7 @@ def test_with_one_learner_conditional_gradient_is_the_centralised_algorithm(nois
         problem,
         topology.isolated(1),
         horizon=blocks * L,
-        block=L,
+        steps_per_exchange=L,
         budget=Budget(20.0),
         clip=0.7,
         noise_at=noise_at,
@@ -611,7 +620,7 @@ def test_with_one_learner_conditional_gradient_is_the_centralised_algorithm(nois
 def test_without_noise_and_coupled_they_are_their_references(private, plain, options, strong):
     """With the same weight: theirs is scaled to be ours."""
     problem = problems.Logistic(3, l2=strong, domain=sets.L2Ball(2.0))
-    options = {"horizon": 60, "block": 4, "clip": 0.7, "strong_convexity": strong} | options
+    options = {"horizon": 60, "steps_per_exchange": 4, "clip": 0.7, "strong_convexity": strong} | options
     ours = private(problem, RING, budget=QUIETEST, aggregation="tree", **options)
     theirs = plain(problem, RING, **options)
     ratio = ours.public["weight"].h / theirs.public["weight"].h
@@ -630,8 +639,8 @@ def test_without_noise_and_coupled_they_are_their_references(private, plain, opt
 @lru_cache
 def on_network(make, network, gossip):
     problem, stream = problems.Linear(3, domain=BALL), streams.random_signs(6, 3, seed=0)
-    options = {"horizon": 40, "block": 4, "budget": Budget(1.0), "clip": 1.0, "aggregation": "tree", "gossip": gossip}
-    made = make(problem, network, **options)
+    options = {"horizon": 40, "steps_per_exchange": 4, "budget": Budget(1.0), "clip": 1.0, "aggregation": "tree"}
+    made = make(problem, network, gossip=gossip, **options)
     return made, simulate(made, stream, 40, record=("messages", "decisions"), **QUIET)
 
 
@@ -666,7 +675,7 @@ def test_coupled_gossip_keeps_the_average_where_links_fail():
 def test_before_gossip_everything_that_leaves_depends_on_gradient_plus_noise_only(make, coupled, aggregation):
     """Shift the raw gradient one way and the noise the other: message and released fields stay as they are."""
     problem = problems.Logistic(9, l2=0.5, domain=sets.L2Ball(2.0))
-    options = {"horizon": 40, "block": 4, "budget": Budget(1.0), "clip": 1.0, "strong_convexity": 0.5}
+    options = {"horizon": 40, "steps_per_exchange": 4, "budget": Budget(1.0), "clip": 1.0, "strong_convexity": 0.5}
     gossip = "coupled" if coupled else "decoupled"
     learner = make(problem, RING, gossip=gossip, aggregation=aggregation, **options).learner
     speak = jax.jit(learner.speak)
@@ -689,7 +698,7 @@ def test_before_gossip_everything_that_leaves_depends_on_gradient_plus_noise_onl
 def test_after_gossip_decisions_depend_on_what_was_gossiped_plus_noise_only(make):
     """And on no gradient of their own: messages do, which is why they are not protected."""
     problem = problems.Logistic(9, l2=0.5, domain=sets.L2Ball(2.0))
-    options = {"horizon": 40, "block": 4, "budget": Budget(1.0), "clip": 1.0, "noise_at": "after-gossip"}
+    options = {"horizon": 40, "steps_per_exchange": 4, "budget": Budget(1.0), "clip": 1.0, "noise_at": "after-gossip"}
     learner = make(problem, RING, aggregation="tree", **options).learner
     speak = jax.jit(learner.speak)
     rng = np.random.default_rng(0)
@@ -744,7 +753,7 @@ def test_disagreement_stays_below_what_the_rule_counts(network, gossip):
     """Learners whose gradients never change: random signs, and those of the slowest mode, which comes near."""
     n, block, blocks = network.learners, 5, 60
     inside = {"regularization": 1e4, "budget": QUIETEST, "aggregation": "independent", "gossip": gossip}
-    made = make_ftgl(dim=1, network=network, horizon=block * blocks, block=block, **inside)
+    made = make_ftgl(dim=1, network=network, horizon=block * blocks, steps_per_exchange=block, **inside)
     modes = Modes.of(network, most=10_000)
     counted = block_rule.cost(
         made.releases[0],
@@ -786,8 +795,8 @@ def test_disagreement_stays_below_what_the_rule_counts(network, gossip):
 )
 def test_the_rule_beats_equation_7(network, horizon, epsilon, noise_at, noise):
     options = {"network": network, "horizon": horizon, "budget": Budget(epsilon, 1e-6), "noise_at": noise_at}
-    chosen = make_ftgl(noise=noise, **options, block=None)
-    seven = make_ftgl(noise=noise, **options, block=accelerated_block(network, horizon))
+    chosen = make_ftgl(noise=noise, **options, steps_per_exchange=None)
+    seven = make_ftgl(noise=noise, **options, steps_per_exchange=accelerated_block(network, horizon))
     assert chosen.theoretical_bound() <= seven.theoretical_bound()
     if network.learners == 9 and noise_at == "before-gossip":
         assert chosen.theoretical_bound() < 0.9 * seven.theoretical_bound()
@@ -810,8 +819,8 @@ def test_a_longer_horizon_lengthens_decoupled_blocks_and_not_coupled_ones():
     network = topology.ring(16, weights="lazy")
 
     def block(horizon, gossip):
-        options = {"horizon": horizon, "budget": QUIETEST, "aggregation": "tree", "block": None, "gossip": gossip}
-        return make_ftgl(network=network, **options).schedule.block
+        options = {"horizon": horizon, "budget": QUIETEST, "aggregation": "tree", "gossip": gossip}
+        return make_ftgl(network=network, steps_per_exchange=None, **options).schedule.block
 
     decoupled = [block(horizon, "decoupled") for horizon in (10**3, 10**4, 10**5)]
     coupled = [block(horizon, "coupled") for horizon in (10**3, 10**4, 10**5)]
@@ -827,7 +836,8 @@ def test_a_longer_horizon_lengthens_decoupled_blocks_and_not_coupled_ones():
 
 def test_noise_lengthens_blocks():
     """Blocks divide the noise: the more there is, the longer they are."""
-    lengths = [make_ftgl(horizon=100_000, budget=Budget(e), block=None).schedule.block for e in (100.0, 10.0, 1.0, 0.1)]
+    options = {"horizon": 100_000, "steps_per_exchange": None}
+    lengths = [make_ftgl(budget=Budget(e), **options).schedule.block for e in (100.0, 10.0, 1.0, 0.1)]
     assert lengths == sorted(lengths)
     assert lengths[0] < lengths[-1]
 
@@ -835,7 +845,7 @@ def test_noise_lengthens_blocks():
 def test_bounds_are_stated_where_they_are_proven():
     """Published: the corollaries, with their own block and weight. Tight: ours. Neither where the clip may bite."""
     n, d, T, epsilon = 4, 3, 100_000, 10.0
-    options = {"horizon": T, "budget": Budget(epsilon), "noise_at": "after-gossip", "block": None}
+    options = {"horizon": T, "budget": Budget(epsilon), "noise_at": "after-gossip", "steps_per_exchange": None}
     published = make_ftgl(**options, calibration="published")
     L, log = published.schedule.block, 2 + math.log2(T)
     noise = 4 * n * d * log**1.5 * math.sqrt(T / L) / epsilon
@@ -904,10 +914,10 @@ def test_settings_that_the_proof_covers_have_a_bound():
         (bounded(), LAZY, {"clip": Clip(l1=1.0)}),
         (bounded(), LAZY, {"clip": Clip(l2=(1.0, 0.1), blocks=(1, 1))}),
         (bounded(), LAZY, {"strong_convexity": 0.5}),
-        (bounded(), topology.with_link_failures(LAZY, 0.5, seed=0), {"block": 4}),
+        (bounded(), topology.with_link_failures(LAZY, 0.5, seed=0), {"steps_per_exchange": 4}),
         (bounded(), topology.ring(8), {"calibration": "published"}),
         (bounded(), LAZY, {"calibration": "published", "regularization": 2.0}),
-        (bounded(), LAZY, {"calibration": "published", "block": 80}),
+        (bounded(), LAZY, {"calibration": "published", "steps_per_exchange": 80}),
     ],
     ids=[
         "unbounded", "gradients unknown", "clipped", "clipped in l1", "clipped by blocks", "less convex than said",
@@ -932,7 +942,7 @@ def test_more_gossip_than_steps_is_refused():
     for make in (algorithms.pd_ocg, algorithms.d_ocg):
         options = BOUNDED if make is algorithms.pd_ocg else {"horizon": 4000}
         with pytest.raises(ConfigurationError, match="gossip_steps: got 11; allowed: a whole number from 1 to 10"):
-            make(bounded(), LAZY, block=10, gossip_steps=11, **options)
+            make(bounded(), LAZY, steps_per_exchange=10, gossip_steps=11, **options)
 
 
 def test_noise_that_grows_for_a_lattice_has_no_bound():
@@ -954,7 +964,7 @@ def test_the_noisiest_learner_counts_where_noise_is_not_averaged():
     """The hub of a star has nearly all the noise: what it says does not average out as the mean would."""
     star = topology.star(9, weights="lazy")
     quiet, loud = Budget(50.0), Budget(0.05)
-    setting = {"horizon": 4000, "clip": 1.0, "block": 4, "aggregation": "independent"}
+    setting = {"horizon": 4000, "clip": 1.0, "steps_per_exchange": 4, "aggregation": "independent"}
     hub = algorithms.pd_ftgl(bounded(), star, budget=[loud] + [quiet] * 8, **setting).theoretical_bound()
     all_loud = algorithms.pd_ftgl(bounded(), star, budget=loud, **setting).theoretical_bound()
     all_quiet = algorithms.pd_ftgl(bounded(), star, budget=quiet, **setting).theoretical_bound()

@@ -72,11 +72,11 @@ def test_the_loop_of_the_benchmark_does_what_the_simulator_does():
         problems.Logistic(dim),
         learners,
         horizon=rounds * tau,
-        local_steps=tau,
+        steps_per_exchange=tau,
         budget=Budget(2.0, 1e-3),
         clip=clip,
-        step_size=0.05,
-        factorization="toeplitz",
+        step=0.05,
+        aggregation="toeplitz",
     )
     stream = streams.from_arrays(x, y, learners, seed=0, shuffle=False)
     run = simulate(algorithm, stream, rounds * tau, measure="local", every=1, **QUIET)

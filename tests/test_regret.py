@@ -55,6 +55,6 @@ def test_accelerated_gossip_beats_plain_gossip_on_a_long_cycle():
     steps, stream = 10_000, streams.smooth_cycle_logistic(64, 10, seed=0)
     best = best_decision(LOGISTIC, stream, steps, tolerance=1e-5).loss
     ogd = algorithms.d_ogd(LOGISTIC, topology.ring(64), step=Rate(0.5))
-    ftgl = algorithms.ad_ftgl(LOGISTIC, ring(64), block=4, regularization=0.3)
+    ftgl = algorithms.ad_ftgl(LOGISTIC, ring(64), steps_per_exchange=4, regularization=0.3)
     plain, fast = (average_loss(simulate(a, stream, steps, **QUIET))[-1].mean() - best for a in (ogd, ftgl))
     assert plain > 3 * fast > 0

@@ -116,7 +116,8 @@ def test_consensus_is_the_mean_squared_distance_from_the_average():
 
 def test_messages_and_bytes():
     ring = topology.ring(5)
-    accelerated = simulate(algorithms.ad_ftgl(instances.problem(), ring, block=3), instances.stream(), 30, **QUIET)
+    ad_ftgl = algorithms.ad_ftgl(instances.problem(), ring, steps_per_exchange=3)
+    accelerated = simulate(ad_ftgl, instances.stream(), 30, **QUIET)
     assert (accelerated.messages, accelerated.bytes) == (10 * 3 * 10, 10 * 3 * 10 * 5 * 4)
     star = small("centralized_ogd")
     assert (star.messages, star.bytes) == (60 * 10, 60 * 10 * 20)
@@ -723,7 +724,7 @@ def test_what_a_checkpoint_knows_does_not_depend_on_chunks(block, tmp_path):
         path = tmp_path / f"{chunk} {ends}"
         algorithm = algorithms.d_ftrl(instances.problem(), topology.ring(5), step=0.1)
         if block > 1:
-            algorithm = algorithms.ad_ftgl(instances.problem(), topology.ring(5), block=block, regularization=1.0)
+            algorithm = algorithms.ad_ftgl(instances.problem(), topology.ring(5), steps_per_exchange=block)
         for end in ends:
             simulate(algorithm, instances.stream(), end, checkpoint=path, chunk=chunk, every=3, **QUIET)
         with np.load(path) as stored:
@@ -842,15 +843,15 @@ def test_labels_out_of_range_are_refused_with_their_place():
         (lambda: algorithms.d_ogd(instances.problem(), topology.ring(4), step=-1.0), "step: got -1.0"),
         (lambda: algorithms.d_ogd(problems.Logistic(3), topology.ring(4)), "step: got None"),
         (lambda: algorithms.noisy_ogd(instances.problem(), topology.ring(4), scale=-1.0), "scale: got -1.0"),
-        (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), block=0), "got 0"),
+        (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), steps_per_exchange=0), "got 0"),
         (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), regularization=0.0), "regularization"),
         (lambda: algorithms.ad_ftgl(instances.problem(), topology.ring(4), strong_convexity=-1.0), "strong_convexity"),
         (lambda: algorithms.centralized_ogd(instances.problem(), 0), "learners: got 0"),
         (
             lambda: algorithms.online_federated(
-                instances.problem(), 3, local_steps=0, horizon=9, step_size=0.1, factorization="none"
+                instances.problem(), 3, steps_per_exchange=0, horizon=9, step=0.1, budget=None
             ),
-            "local_steps: got 0",
+            "steps_per_exchange: got 0",
         ),
         (lambda: Rate(-1.0), "scale: got -1.0"),
         (lambda: Rate(1.0, power=3.0), "power: got 3.0"),
@@ -872,17 +873,15 @@ CROOKED = nx.DiGraph([(0, 1), (1, 0), (1, 2), (2, 0)])
     ("make", "message"),
     [
         (lambda p: algorithms.ad_ftgl(p, topology.with_link_failures(topology.ring(5), 0.1, seed=0)), "accelerated"),
-        (lambda p: algorithms.ad_ftgl(p, topology.isolated(4), block=None), "without a spectral gap"),
+        (lambda p: algorithms.ad_ftgl(p, topology.isolated(4), steps_per_exchange=None), "without a spectral gap"),
         (lambda p: algorithms.ad_ftgl(p, topology.ring(4), horizon=0), "horizon: got 0"),
         (lambda p: algorithms.d_ogd(p, topology.star(5, weights="uniform")), "doubly stochastic weights"),
         (lambda p: algorithms.d_ftrl(p, topology.from_networkx(CROOKED)), "doubly stochastic weights"),
         (lambda p: algorithms.d_ogd(p, 4), "topology: got 4; allowed: a topology"),
-        (lambda p: algorithms.noisy_ogd(p, topology.ring(4), scale=1.0, law="cauchy"), "law: got 'cauchy'"),
+        (lambda p: algorithms.noisy_ogd(p, topology.ring(4), scale=1.0, noise="cauchy"), "noise: got 'cauchy'"),
         (
-            lambda p: algorithms.online_federated(
-                p, 3, local_steps=2.5, horizon=9, step_size=0.1, factorization="none"
-            ),
-            "local_steps: got 2.5",
+            lambda p: algorithms.online_federated(p, 3, steps_per_exchange=2.5, horizon=9, step=0.1, budget=None),
+            "steps_per_exchange: got 2.5",
         ),
         (lambda p: algorithms.centralized_ogd(p, 2.5), "learners: got 2.5"),
     ],
@@ -915,11 +914,11 @@ def test_strongly_convex_blocks_on_a_common_batch_reach_the_optimum(batch):
     assert np.abs(played - best).max() < 0.1
 
 
-def test_local_steps_on_a_common_batch_use_the_whole_batch():
+def test_steps_per_exchange_on_a_common_batch_use_the_whole_batch():
     rng = np.random.default_rng(0)
     stream = streams.common(rng.normal(size=(60, 5)).astype(np.float32), rng.integers(0, 2, 60), batch=3)
     algorithm = algorithms.online_federated(
-        instances.problem(), 5, horizon=None, local_steps=4, step_size=0.1, factorization="none"
+        instances.problem(), 5, horizon=None, steps_per_exchange=4, step=0.1, budget=None
     )
     assert np.isfinite(simulate(algorithm, stream, 20, **QUIET).losses).all()
 

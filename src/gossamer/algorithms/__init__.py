@@ -58,8 +58,10 @@ class Entry:
 REGISTRY: Mapping[str, Entry] = {
     "d_ogd": Entry(d_ogd, "graph", "decentralised online gradient descent", {"step": 0.1}),
     "d_ftrl": Entry(d_ftrl, "graph", "decentralised dual averaging", {"step": 0.1}),
-    "ad_ftgl": Entry(ad_ftgl, "graph", "accelerated gossip in coupled blocks (Wan et al. 2024)", {"block": 3}),
-    "d_ocg": Entry(d_ocg, "graph", "accelerated gossip, no projections (Wan et al. 2024)", {"block": 3}),
+    "ad_ftgl": Entry(
+        ad_ftgl, "graph", "accelerated gossip in coupled blocks (Wan et al. 2024)", {"steps_per_exchange": 3}
+    ),
+    "d_ocg": Entry(d_ocg, "graph", "accelerated gossip, no projections (Wan et al. 2024)", {"steps_per_exchange": 3}),
     "centralized_ogd": Entry(centralized_ogd, "server", "a server sees every gradient", {"step": 0.1}),
     "local_ogd": Entry(local_ogd, "none", "every learner alone, no communication", {"step": 0.1}),
     "pd_ogd": Entry(
@@ -69,20 +71,20 @@ REGISTRY: Mapping[str, Entry] = {
         pd_ftgl,
         "graph",
         "private follow-the-leader in blocks (paper 000)",
-        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "block": 3},
+        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 3},
     ),
     "pd_ocg": Entry(
         pd_ocg,
         "graph",
         "private, in blocks, no projections (paper 000)",
-        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "block": 3},
+        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 3},
     ),
     "noisy_ogd": Entry(noisy_ogd, "graph", "d_ogd with uncalibrated noise on messages", {"step": 0.1, "scale": 0.1}),
     "online_federated": Entry(
         online_federated,
         "server",
         "private federated averaging with correlated noise (paper 001)",
-        {"budget": Budget(20.0, 1e-3), "clip": 1.0, "horizon": 1000, "local_steps": 4, "step_size": 0.1},
+        {"budget": Budget(20.0, 1e-3), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 4, "step": 0.1},
     ),
     "dpsda_c": Entry(
         dpsda_c,
@@ -114,7 +116,7 @@ REGISTRY: Mapping[str, Entry] = {
         pdop,
         "graph",
         "geometric steps and noise (Huang et al. 2015)",
-        {"clip": 1.0, "horizon": 1000, "noise": (0.1, 0.995), "step": (0.5, 0.99)},
+        {"clip": 1.0, "horizon": 1000, "scale": (0.1, 0.995), "step": (0.5, 0.99)},
     ),
     "dp_push_sum_dual_averaging": Entry(
         dp_push_sum_dual_averaging,

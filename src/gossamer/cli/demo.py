@@ -110,7 +110,7 @@ def neighbours(steps: int = 4000) -> Setting:
     problem = problems.Softmax(16, 8, feature_bound=7.0, domain=sets.L2Ball(10.0))
     ring = topology.ring(learners, weights="lazy")
     private = partial(algorithms.pd_ftgl, problem, ring, horizon=steps, clip=1.0)
-    ours = partial(private, noise="gaussian", aggregation="blt", block=32, regularization=0.3)
+    ours = partial(private, noise="gaussian", aggregation="blt", steps_per_exchange=32, regularization=0.3)
     return Setting(
         title="neighbours",
         story="16 learners on a ring. Each meets one of 8 kinds of events only, and learns to tell all of them apart "
@@ -129,7 +129,7 @@ def server(steps: int = 4000) -> Setting:
     """Paper 001."""
     learners = 20
     problem = problems.Logistic(20, feature_bound=8.0)
-    train = partial(algorithms.online_federated, problem, learners, horizon=steps, local_steps=4, clip=1.0)
+    train = partial(algorithms.online_federated, problem, learners, horizon=steps, steps_per_exchange=4, clip=1.0)
     return Setting(
         title="a server",
         story="20 learners whose samples follow different laws train one model around a server that they do not trust. "
@@ -138,11 +138,9 @@ def server(steps: int = 4000) -> Setting:
         steps=steps,
         measure="accuracy",
         idle=algorithms.local_ogd(problem, learners, step=Rate(1.0)),
-        open=train(factorization="none", step_size=0.1),
-        private=lambda epsilon: train(budget=Budget(epsilon, DELTA), step_size=0.03),
-        published=train(
-            budget=Budget(PUBLISHED, DELTA), step_size=0.03, factorization="toeplitz", calibration="published"
-        ),
+        open=train(budget=None, step=0.1),
+        private=lambda epsilon: train(budget=Budget(epsilon, DELTA), step=0.03),
+        published=train(budget=Budget(PUBLISHED, DELTA), step=0.03, aggregation="toeplitz", calibration="published"),
     )
 
 

@@ -2,6 +2,5 @@
 
 from gossamer.simulation.run import Run
 from gossamer.simulation.simulate import simulate
-from gossamer.simulation.virtual import virtual_iterates
 
-__all__ = ["Run", "simulate", "virtual_iterates"]
+__all__ = ["Run", "simulate"]

@@ -16,16 +16,28 @@ into later gossip, which keeps shrinking it: L may be far smaller than one block
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from gossamer.algorithms.authoring import require_averaging
-from gossamer.algorithms.blocks.learner import Leader, open_algorithm
-from gossamer.checks import check_count
-from gossamer.core import Algorithm
+from gossamer.algorithms.blocks.block_learner import BlockLearner, State, Update, Weight, bound_and_radius
+from gossamer.algorithms.blocks.pd_ftgl import Leader
+from gossamer.checks import check_count, check_positive
+from gossamer.core import Algorithm, Every, Now
 from gossamer.errors import ConfigurationError
-from gossamer.privacy import Clip
-from gossamer.problems import Problem
+from gossamer.privacy import Clip, no_guarantee
+from gossamer.problems import Problem, check_clip
 from gossamer.spec import kind
-from gossamer.topology import Topology
+from gossamer.topology import AcceleratedGossip, Pair, Topology
+
+
+@dataclass(frozen=True)
+class CoupledBlocks(BlockLearner):
+    """One learner of AD-FTGL, or of D-OCG, as the update says."""
+
+    def speak(self, state: State, now: Now) -> tuple[Pair, State]:
+        """The next decision from what was gossiped during this block; then d_i(z) starts on its way."""
+        fresh, heard = self._fresh(state.gradient, state.x), state.heard
+        return Pair(heard.now + fresh, heard.before + fresh), self._next(state, heard.now, now)
 
 
 @kind("algorithm", "ad_ftgl")
@@ -33,7 +45,7 @@ def ad_ftgl(
     problem: Problem,
     topology: Topology,
     *,
-    block: int | None = 4,
+    steps_per_exchange: int | None = 4,
     regularization: float = 1.0,
     strong_convexity: float = 0.0,
     horizon: int | None = None,
@@ -44,8 +56,9 @@ def ad_ftgl(
     Args:
         problem: loss and decision set.
         topology: a fixed network with symmetric doubly stochastic weights.
-        block: steps and gossip steps per block, L. None takes Wan et al.'s ceil(sqrt 2 ln(sqrt 14 n) / ((sqrt 2 - 1)
-            sqrt rho)), which their proof needs and which is far too long in practice on poorly connected graphs.
+        steps_per_exchange: steps and gossip steps per block, L. None takes Wan et al.'s
+            ceil(sqrt 2 ln(sqrt 14 n) / ((sqrt 2 - 1) sqrt rho)), which their proof needs and which is far too long in
+            practice on poorly connected graphs.
         regularization: multiplies h = (G / R) sqrt(6 L T), which balances the non-private terms of eq. (8), or
             h = alpha L for strongly convex losses. Where the problem has no gradient bound G or radius R, their ratio
             is taken as 1.
@@ -55,14 +68,15 @@ def ad_ftgl(
         clip: the norm that each sample's gradient is clipped to.
 
     >>> from gossamer import problems, topology
-    >>> ad_ftgl(problems.Logistic(2), topology.ring(64, weights="lazy"), block=None).schedule
+    >>> ad_ftgl(problems.Logistic(2), topology.ring(64, weights="lazy"), steps_per_exchange=None).schedule
     Every(block=467)
     """
     require_averaging(topology)
     if horizon is not None:
         check_count("horizon", horizon)
-    length = coupled_block(topology) if block is None else check_count("block", block)
-    return open_algorithm(
+    length = steps_per_exchange
+    length = coupled_block(topology) if length is None else check_count("steps_per_exchange", length)
+    return without_noise(
         "ad_ftgl",
         problem,
         topology,
@@ -85,5 +99,50 @@ def coupled_block(topology: Topology) -> int:
     """
     n, rho = topology.learners, topology.spectral_gap()
     if rho <= 0:
-        raise ConfigurationError("block", None, "a whole number, on a network without a spectral gap", "try block=4")
+        allowed = "a whole number, on a network without a spectral gap"
+        raise ConfigurationError("steps_per_exchange", None, allowed, "try steps_per_exchange=4")
     return math.ceil(math.sqrt(2) * math.log(math.sqrt(14) * n) / ((math.sqrt(2) - 1) * math.sqrt(rho)))
+
+
+def without_noise(
+    name: str,
+    problem: Problem,
+    topology: Topology,
+    update: Update,
+    *,
+    block: int,
+    gossip_steps: int,
+    strong_convexity: float,
+    regularization: float,
+    horizon: int | None,
+    clip: float | Clip | None,
+) -> Algorithm:
+    """Coupled blocks without noise: AD-FTGL, or D-OCG, as the update says; nothing is private.
+
+    h = (G / R) sqrt(6 (1 + lag) L T), which balances the terms of eqs. (8) and (11) that have no noise in them, or
+    alpha L; without a horizon T is the number of steps played so far.
+    """
+    clip = check_clip(clip)
+    mixing = AcceleratedGossip(gossip_steps)
+    mixing.check(topology)
+    check_positive("regularization", regularization, "try 1.0")
+    check_positive("strong_convexity", strong_convexity, zero=True)
+    bound, radius = bound_and_radius(problem, clip)
+    per_root = bound / radius * math.sqrt(6 * (1 + update.lag) * block)
+    h = strong_convexity * block or per_root * math.sqrt(horizon or 1)
+    anytime = horizon is None and not strong_convexity
+    parameters: dict[str, object] = {"steps per exchange": block}
+    parameters |= {"gossip steps": gossip_steps} if gossip_steps != block else {}
+    parameters |= {"regularization": regularization}
+    parameters |= {"strong convexity": strong_convexity} if strong_convexity else {}
+    return Algorithm(
+        name=name,
+        problem=problem,
+        topology=topology,
+        learner=CoupledBlocks(problem, clip, strong_convexity, block, update),
+        guarantee=no_guarantee("messages and decisions are functions of raw gradients"),
+        mixing=mixing,
+        schedule=Every(block),
+        public={"weight": Weight(regularization * h, block, strong_convexity, update.lag, anytime)},
+        parameters=parameters | ({} if clip is None else {"clip": clip}),
+    )

@@ -12,9 +12,8 @@ It is the non-private reference of `pd_ocg`.
 from __future__ import annotations
 
 from gossamer.algorithms.authoring import require_averaging, require_oracle
-from gossamer.algorithms.blocks.ad_ftgl import coupled_block
-from gossamer.algorithms.blocks.learner import ConditionalGradient, open_algorithm
-from gossamer.algorithms.blocks.pd_ocg import projection_free_block
+from gossamer.algorithms.blocks.ad_ftgl import coupled_block, without_noise
+from gossamer.algorithms.blocks.pd_ocg import ConditionalGradient, projection_free_block
 from gossamer.checks import check_count
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
@@ -30,7 +29,7 @@ def d_ocg(
     topology: Topology,
     *,
     horizon: int | None = None,
-    block: int | None = None,
+    steps_per_exchange: int | None = None,
     gossip_steps: int | None = None,
     regularization: float = 1.0,
     strong_convexity: float = 0.0,
@@ -41,8 +40,9 @@ def d_ocg(
     Args:
         problem: loss and decision set, which needs a linear oracle: it must be bounded.
         topology: a fixed network with symmetric doubly stochastic weights.
-        horizon: T in L and h; by default h grows with the steps played so far, and `block` must be given.
-        block: L, steps and oracle calls a block; None takes sqrt(T), or (T / ln T)^(2/3) for strongly convex losses.
+        horizon: T in L and h; by default h grows with the steps played so far, and `steps_per_exchange` must be given.
+        steps_per_exchange: L, steps and oracle calls a block; None takes sqrt(T), or (T / ln T)^(2/3) for strongly
+            convex losses.
         gossip_steps: L', steps of gossip a block; None takes Wan et al.'s (see `ad_ftgl`), at most L.
         regularization: multiplies h = (G / R) sqrt(12 L T), or h = alpha L for strongly convex losses.
         strong_convexity: alpha of every step's loss; as for `ad_ftgl`.
@@ -57,14 +57,16 @@ def d_ocg(
     require_oracle(problem)
     if horizon is not None:
         check_count("horizon", horizon)
-    elif block is None:
-        raise ConfigurationError("block", None, "a whole number where there is no horizon", "try block=100")
-    length = projection_free_block(horizon or 1, strong_convexity) if block is None else check_count("block", block)
+    elif steps_per_exchange is None:
+        allowed = "a whole number where there is no horizon"
+        raise ConfigurationError("steps_per_exchange", None, allowed, "try steps_per_exchange=100")
+    usual, given = projection_free_block(horizon or 1, strong_convexity), steps_per_exchange
+    length = check_count("steps_per_exchange", usual if given is None else given)
     if gossip_steps is None:
         steps = min(length, coupled_block(topology)) if topology.learners > 1 else 1
     else:
         steps = check_count("gossip_steps", gossip_steps, most=length)
-    return open_algorithm(
+    return without_noise(
         "d_ocg",
         problem,
         topology,

@@ -21,19 +21,155 @@ the noise by L.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
+import jax
+
+from gossamer.algorithms.authoring import Calibration
 from gossamer.algorithms.blocks import block_rule
-from gossamer.algorithms.blocks.learner import Leader
-from gossamer.algorithms.blocks.private import Aggregation, Calibration, Coupling, NoiseAt, Setting
+from gossamer.algorithms.blocks.block_learner import BlockLearner, State, Update
+from gossamer.algorithms.blocks.block_options import BlockOptions, Chosen, Coupling, NoiseAt
 from gossamer.checks import check_count
-from gossamer.core import Algorithm
+from gossamer.core import Algorithm, Every, Now
 from gossamer.errors import ConfigurationError
-from gossamer.mechanisms import AdditiveLaw
-from gossamer.privacy import Budget, Clip
-from gossamer.problems import Problem
+from gossamer.mechanisms import Additive, AdditiveLaw, Aggregation, Calibrated, Gossiped, Prefix, prefix_sum
+from gossamer.privacy import Assumption, Budget, Clip, Guarantee, NoiseSpec, Sensitivity, Unit, declared
+from gossamer.problems import Block, Problem
+from gossamer.sets import DecisionSet
 from gossamer.spec import kind
-from gossamer.topology import Topology, accelerated_block
+from gossamer.topology import AcceleratedGossip, Pair, Topology, accelerated_block
+
+_SPREAD = "one sample moves one d_j by twice the clip, and what gossip makes of it by the matrix that scales the noise"
+_ROUNDING = 2.0**-24  # float32: the relative error of one addition
+
+
+@dataclass(frozen=True)
+class Leader:
+    """Follow the leader: argmin over K of <dual, x> + weight/2 |x|^2, eq. (6) of paper 000: one projection."""
+
+    lag = 0
+    error = 0.0
+
+    def __call__(
+        self, domain: DecisionSet, x: jax.Array, before: jax.Array, dual: jax.Array, weight: jax.Array
+    ) -> jax.Array:
+        """The point of K nearest to the minimiser without bounds."""
+        return domain.project(-dual / weight)
+
+
+@dataclass(frozen=True)
+class PrivateBlocks(BlockLearner):
+    """What both forms share: one draw a block, and noisy sums that start at zero."""
+
+    mechanism: Additive | Gossiped
+
+    @property
+    def noise(self) -> dict[str, NoiseSpec]:
+        """One draw a block."""
+        return self.mechanism.noise(used_in="speak")
+
+    def init(self, identity: jax.Array) -> State:
+        """Duals and sums start at zero."""
+        return super().init(identity)._replace(private=Prefix.start(self.mechanism))
+
+
+@dataclass(frozen=True)
+class BeforeGossip(PrivateBlocks):
+    """Releases every d_i(z) once, through its mechanism, and gossips what was released: all the rest is public."""
+
+    coupled: bool
+
+    def learn(self, state: State, block: Block, now: Now) -> State:
+        """What is released are clipped gradients alone: l2 knows no data, and comes after the noise."""
+        return state._replace(gradient=self.problem.clipped_data_gradient_sum(state.x, block, self.clip))
+
+    def speak(self, state: State, now: Now) -> tuple[Pair, State]:
+        """The next decision from what was gossiped during this block; then d_i(z), noised, starts on its way."""
+        noised, private = state.private.release(self.mechanism, state.gradient, now.noise, now.grid)
+        gradient = self.problem.add_l2(noised, state.x, self.block)
+        fresh, heard = self._fresh(gradient, state.x), state.heard
+        message = Pair(heard.now + fresh, heard.before + fresh) if self.coupled else Pair(fresh, fresh)
+        dual = heard.now if self.coupled else state.dual + heard.now
+        return message, self._next(state, dual, now)._replace(private=private)
+
+
+@dataclass(frozen=True)
+class AfterGossip(PrivateBlocks):
+    """Gossips raw d_i(z), and releases the sum of what gossip made of them: decisions are private, messages are not."""
+
+    def speak(self, state: State, now: Now) -> tuple[Pair, State]:
+        """zhat_i(z), the private sum of all that was gossiped, and the next decision; d_i(z) is sent as it is."""
+        gossiped = declared(state.heard.now, _SPREAD)
+        _, private = state.private.release(self.mechanism, gossiped, now.noise, now.grid)
+        fresh = self._fresh(state.gradient, state.x)
+        return Pair(fresh, fresh), self._next(state, private.total, now)._replace(private=private)
+
+
+def calibrated(
+    options: BlockOptions, block: int, gossip_steps: int, aggregation: Aggregation
+) -> Calibrated[Additive] | Calibrated[Gossiped]:
+    """The mechanism, with the scale that the budget asks for, or the printed one."""
+    blocks = options.horizon // block
+    if blocks < (1 if options.before else 2):
+        least = block if options.before else 2 * block
+        raise ConfigurationError("horizon", options.horizon, f"at least {least} steps for blocks of {block}")
+    shape, rows = (options.problem.dim,), blocks if options.before else blocks - 1
+    inner = prefix_sum(aggregation, shape, rows, law=options.noise, name="gradient")
+    sensitivity = options.clip.sensitivity(Unit.SAMPLE, options.problem.dim, rows=block)
+    if options.before:
+        return inner.calibrate(sensitivity, options.budgets)
+    mechanism = Gossiped.of(inner, AcceleratedGossip(gossip_steps).matrix(options.topology))
+    sensitivity = _with_rounding(sensitivity, options, block)
+    if options.published:
+        return mechanism.at_scale(sensitivity, gradient=_printed_scale(options))
+    return mechanism.calibrate(sensitivity, options.budgets[:1])
+
+
+def _with_rounding(sensitivity: Sensitivity, options: BlockOptions, block: int) -> Sensitivity:
+    """With float32: gossip adds n products for each of n learners, and two terms are added to d_j before it.
+
+    Nodes on a network gossip step by step in float64 and round once, at the end: docs/network.md shows that it is less.
+    """
+    largest = 2 * (options.topology.learners**2 + 2) * _ROUNDING * block * options.bound
+    return Sensitivity(sensitivity.l1 + largest * math.sqrt(options.problem.dim), sensitivity.l2 + largest)
+
+
+def _printed_scale(options: BlockOptions) -> float:
+    """Theorems 3.6 and 3.9: 6 sqrt(d) (G + alpha R) (2 + log2 T) / epsilon."""
+    bound, height = options.printed_bound + options.strong_convexity * options.radius, 2 + math.log2(options.horizon)
+    return 6 * math.sqrt(options.problem.dim) * bound * height / options.budgets[0].epsilon
+
+
+def guarantee(options: BlockOptions, chosen: Chosen) -> Guarantee:
+    """What the release gives: against everybody before gossip, and after it against those who see decisions only."""
+    clipped = f"every sample's gradient is clipped: {options.clip}"
+    assumptions = [
+        Assumption(clipped, "gossamer.problems.Problem.clipped_data_gradient_sum"),
+        Assumption("a sample enters one block", f"gossamer.core.Every({chosen.block}): blocks read new samples"),
+    ]
+    reason = ""
+    if not options.before:
+        reason = "peers see raw gradients: against them, and a wiretap, there is none"
+        exact = "gossip multiplies with the matrix that the noise is scaled for"
+        assumptions.append(Assumption(exact, "gossamer.topology.AcceleratedGossip.matrix, on a fixed network"))
+    if options.published:
+        claimed = options.budgets[0].epsilon
+        reason += f"; the paper claims epsilon {claimed:g} for this noise, this is what it gives"
+    # Occurrences in one block, under one node, or gossiped together add up: only fresh noise on steps composes.
+    apart = options.before and chosen.aggregation == "independent" and chosen.block == 1
+    return Guarantee(
+        basis="published" if options.published else "proven",
+        reason=reason,
+        losses=chosen.release.losses,
+        deltas=chosen.release.deltas,
+        unit=Unit.SAMPLE,
+        observer="peers" if options.before else "decisions",
+        horizon=options.horizon,
+        repeats="compose" if apart else "group",
+        assumptions=tuple(assumptions),
+        proof=f"docs/algorithms/{options.name}.md",
+    )
 
 
 @kind("algorithm", "pd_ftgl")
@@ -49,7 +185,7 @@ def pd_ftgl(
     gossip: Coupling | None = None,
     aggregation: Aggregation | None = None,
     strong_convexity: float = 0.0,
-    block: int | None = None,
+    steps_per_exchange: int | None = None,
     regularization: float = 1.0,
     calibration: Calibration = "tight",
 ) -> Algorithm:
@@ -58,7 +194,7 @@ def pd_ftgl(
     Args:
         problem: loss and decision set.
         topology: who hears whom. Fixed, with symmetric doubly stochastic weights: gossip is accelerated. Before gossip
-            it may also change or fail: gossip is plain then, and `block` must be given.
+            it may also change or fail: gossip is plain then, and `steps_per_exchange` must be given.
         horizon: the steps that will be played at most, T.
         budget: for the whole horizon; before gossip also one for each learner.
         clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm, G.
@@ -70,8 +206,8 @@ def pd_ftgl(
         aggregation: "tree", "toeplitz" or "blt" sum with correlated noise (the last two Gaussian only), "independent"
             adds fresh noise to every block; None takes the one that `block_rule` finds best.
         strong_convexity: alpha of every sample's loss: the problem's l2, if that is what makes it strongly convex.
-        block: L, steps and gossip steps a block; None takes the one that `block_rule` finds best,
-            and eq. (7) with calibration="published".
+        steps_per_exchange: L, steps and gossip steps a block; None takes the one that `block_rule` finds best, and
+            eq. (7) with calibration="published".
         regularization: multiplies h: the best one by `block_rule`, that of Corollary 3.7 (published), or alpha L
             (strongly convex, Corollary 3.8).
         calibration: "tight" is the smallest noise that we can prove; "published" is as printed.
@@ -80,7 +216,7 @@ def pd_ftgl(
     >>> problem, ring = problems.Logistic(4, feature_bound=1.0), topology.ring(8, weights="lazy")
     >>> print(pd_ftgl(problem, ring, horizon=10_000, budget=Budget(1.0), clip=1.0).describe())
     pd_ftgl on ring(8, lazy)
-      block: ...
+      steps per exchange: ...
       regularization: 1 (h = ...)
       clip: Clip(l2=1.0)
       gossip: coupled, noise before gossip
@@ -89,7 +225,7 @@ def pd_ftgl(
       guarantee: Proven: over 10,000 steps, all other participants together, who see every message and every
       decision, learn about one sample of one learner at most epsilon 1.
     """
-    setting = Setting.of(
+    options = BlockOptions.of(
         "pd_ftgl",
         problem,
         topology,
@@ -104,39 +240,85 @@ def pd_ftgl(
         regularization=regularization,
         calibration=calibration,
     )
-    update = Leader()
-    blocks = _blocks(setting) if block is None else [check_count("block", block)]
-    chosen = setting.choose(blocks, aggregation, update)
-    if not setting.published:
-        return setting.algorithm(chosen, update, h=None, corollary=None)
+    given, update = steps_per_exchange, Leader()
+    blocks = _blocks(options) if given is None else [check_count("steps_per_exchange", given)]
+    chosen = choose(options, blocks, update)
+    if not options.published:
+        return assemble(options, chosen, update)
     corollary = corollary_3_8 if strong_convexity else corollary_3_7
-    h, bound = corollary(setting, chosen.block)
-    return setting.algorithm(chosen, update, h=h, corollary=bound if block is None and setting.semidefinite else None)
+    h, bound = corollary(options, chosen.block)
+    return assemble(options, chosen, update, h, bound if given is None and options.semidefinite else None)
 
 
-def _blocks(setting: Setting) -> list[int]:
+def _blocks(options: BlockOptions) -> list[int]:
     """The blocks to choose from: that of eq. (7) as printed, or a grid that contains it."""
-    if not setting.mixes_as_known:
+    if not options.mixes_as_known:
         hint = "on a network that changes, or is very large, nothing is known about how fast gossip converges: try 16"
-        raise ConfigurationError("block", None, "a whole number", hint)
-    printed = accelerated_block(setting.topology, setting.horizon) if setting.topology.learners > 1 else 1
-    return [printed] if setting.published else block_rule.lengths(setting.horizon, printed)
+        raise ConfigurationError("steps_per_exchange", None, "a whole number", hint)
+    printed = accelerated_block(options.topology, options.horizon) if options.topology.learners > 1 else 1
+    return [printed] if options.published else block_rule.lengths(options.horizon, printed)
 
 
-def corollary_3_7(setting: Setting, block: int) -> tuple[float, float]:
+def choose(options: BlockOptions, blocks: Iterable[int], update: Update, gossip_steps: int | None = None) -> Chosen:
+    """The block and the aggregation with the smallest bound on regret; as many gossip steps as steps by default."""
+
+    def candidate(block: int, steps: int, aggregation: Aggregation) -> Chosen:
+        release = calibrated(options, block, steps, aggregation)
+        return Chosen(block, steps, aggregation, release, options.cost(release, block, steps, update))
+
+    found = [candidate(block, gossip_steps or block, each) for block in blocks for each in options.aggregations]
+    return min(found, key=lambda chosen: options.regret_bound(chosen, update))
+
+
+def assemble(
+    options: BlockOptions, chosen: Chosen, update: Update, h: float | None = None, corollary: float | None = None
+) -> Algorithm:
+    """All of it: PD-FTGL, or PD-OCG, as the update says; `h` and `corollary` where they are as printed."""
+    weight = options.weight(chosen, update)
+    weight = weight if h is None else replace(weight, h=options.regularization * h)
+    printed = corollary if options.regularization == 1.0 else None
+    bound = printed if options.published else options.regret_bound(chosen, update)
+    learned = (options.problem, options.clip, options.strong_convexity, chosen.block, update)
+    mechanism = chosen.release.mechanism
+    parameters: dict[str, object] = {"steps per exchange": chosen.block}
+    parameters |= {"gossip steps": chosen.gossip_steps} if chosen.gossip_steps != chosen.block else {}
+    parameters["regularization"] = f"{options.regularization:g} (h = {weight.h:.4g})"
+    parameters |= {"strong convexity": options.strong_convexity} if options.strong_convexity else {}
+    parameters["clip"] = options.clip
+    parameters["gossip"] = f"{options.gossip}, noise {options.noise_at.replace('-', ' ')}"
+    parameters["noise"] = f"{options.noise}, {chosen.aggregation}, {options.calibration}"
+    coupled = options.gossip == "coupled"
+    return Algorithm(
+        name=options.name,
+        problem=options.problem,
+        topology=options.topology,
+        learner=BeforeGossip(*learned, mechanism, coupled) if options.before else AfterGossip(*learned, mechanism),
+        guarantee=guarantee(options, chosen),
+        mixing=options.mixing(chosen.gossip_steps),
+        schedule=Every(chosen.block),
+        public={"weight": weight},
+        releases=(chosen.release,),
+        parameters=parameters,
+        regret_bound=bound if options.bound_is_proven else None,
+        # The noise after gossip covers its exact matrix, and another one where a message is lost.
+        missing="own" if options.before else "nothing",
+    )
+
+
+def corollary_3_7(options: BlockOptions, block: int) -> tuple[float, float]:
     """The h and the bound on E[R_{T,i}] of Corollary 3.7: convex losses."""
-    n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
+    n, d, T = options.topology.learners, options.problem.dim, options.horizon
+    G, R, epsilon = options.printed_bound, options.radius, options.budgets[0].epsilon
     log = 2 + math.log2(T)
     h = G * math.sqrt(14 * block * T * log) / R
     return h, 7 * n * G * R * math.sqrt(block * T * log) + 4 * n * d * G * R * log**1.5 * math.sqrt(T / block) / epsilon
 
 
-def corollary_3_8(setting: Setting, block: int) -> tuple[float, float]:
+def corollary_3_8(options: BlockOptions, block: int) -> tuple[float, float]:
     """The h and the bound of Corollary 3.8: strongly convex losses. Its printed noise term lacks a factor G."""
-    n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
-    alpha = setting.strong_convexity
+    n, d, T = options.topology.learners, options.problem.dim, options.horizon
+    G, R, epsilon = options.printed_bound, options.radius, options.budgets[0].epsilon
+    alpha = options.strong_convexity
     wide = G + 2 * alpha * R
     lag = 24 * n * G * block * wide * (1 + math.log(T / block)) / alpha
     noise = 27 * n * d * G * wide * (2 + math.log2(T)) ** 3 / (alpha * epsilon)

@@ -15,17 +15,60 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from gossamer.algorithms.authoring import require_oracle
-from gossamer.algorithms.blocks.learner import ConditionalGradient
-from gossamer.algorithms.blocks.private import Aggregation, Calibration, Coupling, NoiseAt, Setting
+import jax
+import jax.numpy as jnp
+
+from gossamer.algorithms.authoring import Calibration, require_oracle
+from gossamer.algorithms.blocks.block_options import BlockOptions, Coupling, NoiseAt
+from gossamer.algorithms.blocks.pd_ftgl import assemble, choose
 from gossamer.checks import check_count
 from gossamer.core import Algorithm
-from gossamer.mechanisms import AdditiveLaw
+from gossamer.mechanisms import AdditiveLaw, Aggregation
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
+from gossamer.sets import DecisionSet
 from gossamer.spec import kind
 from gossamer.topology import Topology, accelerated_block
+
+
+@dataclass(frozen=True)
+class ConditionalGradient:
+    """Algorithm 4 of paper 000: so many steps towards the same minimum with a linear oracle and exact line search.
+
+    It works on the dual of the block before, F(x) = <before, x> + weight/2 |x|^2, so that its steps can be taken while
+    the block is played.
+
+    >>> from gossamer.sets import L1Ball
+    >>> update = ConditionalGradient(iterations=200)
+    >>> dual, zero = jnp.array([1.0, -3.0]), jnp.zeros(2)
+    >>> update(L1Ball(1.0), zero, dual, dual, jnp.float32(2.0)).round(2).tolist()
+    [...0.0, 1.0]
+    """
+
+    iterations: int
+    lag = 1
+
+    @property
+    def error(self) -> float:
+        """Jaggi 2013: after k steps F is within 8 W R^2 / (k + 2) of its minimum, so x within 4 R / sqrt(k + 2)."""
+        return 4 / math.sqrt(self.iterations + 2)
+
+    def __call__(
+        self, domain: DecisionSet, x: jax.Array, before: jax.Array, dual: jax.Array, weight: jax.Array
+    ) -> jax.Array:
+        """X + s (v - x) with v = argmin over K of <grad F(x), v> and the best s in [0, 1], again and again."""
+
+        def step(_: int, point: jax.Array) -> jax.Array:
+            slope = before + weight * point
+            move = domain.linear_minimizer(slope) - point
+            curvature = weight * jnp.vdot(move, move)
+            length = -jnp.vdot(slope, move) / jnp.where(curvature > 0, curvature, 1)
+            return point + jnp.clip(length, 0, 1) * move
+
+        found: jax.Array = jax.lax.fori_loop(0, self.iterations, step, x)
+        return found
 
 
 @kind("algorithm", "pd_ocg")
@@ -41,7 +84,7 @@ def pd_ocg(
     gossip: Coupling | None = None,
     aggregation: Aggregation | None = None,
     strong_convexity: float = 0.0,
-    block: int | None = None,
+    steps_per_exchange: int | None = None,
     gossip_steps: int | None = None,
     regularization: float = 1.0,
     calibration: Calibration = "tight",
@@ -59,7 +102,7 @@ def pd_ocg(
         gossip: "coupled" or "decoupled", as for `pd_ftgl`.
         aggregation: "tree", "toeplitz", "blt" or "independent"; None takes the one with the smallest bound on regret.
         strong_convexity: alpha of every sample's loss.
-        block: L, steps and oracle calls a block; None takes that of Corollary 3.10, sqrt(T), or 3.11,
+        steps_per_exchange: L, steps and oracle calls a block; None takes that of Corollary 3.10, sqrt(T), or 3.11,
             (T / ln T)^(2/3), for strongly convex losses.
         gossip_steps: L', steps of gossip a block, at most L; None takes eq. (10), or L where that is less or nothing is
             known.
@@ -74,7 +117,7 @@ def pd_ocg(
     (Every(block=100), 55)
     """
     require_oracle(problem)
-    setting = Setting.of(
+    options = BlockOptions.of(
         "pd_ocg",
         problem,
         topology,
@@ -89,17 +132,17 @@ def pd_ocg(
         regularization=regularization,
         calibration=calibration,
     )
-    length = projection_free_block(setting.horizon, strong_convexity) if block is None else check_count("block", block)
-    update = ConditionalGradient(length)
-    needed = _gossip_steps(setting)
+    usual, given = projection_free_block(options.horizon, strong_convexity), steps_per_exchange
+    length = check_count("steps_per_exchange", usual if given is None else given)
+    update, needed = ConditionalGradient(length), _gossip_steps(options)
     steps = min(length, needed) if gossip_steps is None else check_count("gossip_steps", gossip_steps, most=length)
-    chosen = setting.choose([length], aggregation, update, steps)
-    if not setting.published:
-        return setting.algorithm(chosen, update, h=None, corollary=None)
+    chosen = choose(options, [length], update, steps)
+    if not options.published:
+        return assemble(options, chosen, update)
     corollary = corollary_3_11 if strong_convexity else corollary_3_10
-    h, bound = corollary(setting, length)
-    as_printed = block is None and gossip_steps is None and needed <= length and setting.semidefinite
-    return setting.algorithm(chosen, update, h=h, corollary=bound if as_printed else None)
+    h, bound = corollary(options, length)
+    as_printed = given is None and gossip_steps is None and needed <= length and options.semidefinite
+    return assemble(options, chosen, update, h, bound if as_printed else None)
 
 
 def projection_free_block(horizon: int, strong_convexity: float) -> int:
@@ -112,26 +155,26 @@ def projection_free_block(horizon: int, strong_convexity: float) -> int:
     return max(1, int(length))
 
 
-def _gossip_steps(setting: Setting) -> int:
+def _gossip_steps(options: BlockOptions) -> int:
     """Eq. (10), which the corollaries assume to be at most L; as many as there are steps where it says nothing."""
-    if setting.topology.learners == 1:
+    if options.topology.learners == 1:
         return 1
-    return accelerated_block(setting.topology, setting.horizon) if setting.mixes_as_known else setting.horizon
+    return accelerated_block(options.topology, options.horizon) if options.mixes_as_known else options.horizon
 
 
-def corollary_3_10(setting: Setting, block: int) -> tuple[float, float]:
+def corollary_3_10(options: BlockOptions, block: int) -> tuple[float, float]:
     """The h and the bound on E[R_{T,i}] of Corollary 3.10: convex losses."""
-    n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
+    n, d, T = options.topology.learners, options.problem.dim, options.horizon
+    G, R, epsilon = options.printed_bound, options.radius, options.budgets[0].epsilon
     noise = 4 * n * d * G * R * T**0.25 * (2 + math.log2(T)) ** 2 / epsilon
     return math.sqrt(15 * block * T) * G / R, 21 * n * G * R * T**0.75 + noise
 
 
-def corollary_3_11(setting: Setting, block: int) -> tuple[float, float]:
+def corollary_3_11(options: BlockOptions, block: int) -> tuple[float, float]:
     """The h and the bound of Corollary 3.11: strongly convex losses."""
-    n, d, T = setting.topology.learners, setting.problem.dim, setting.horizon
-    G, R, epsilon = setting.printed_bound, setting.radius, setting.budgets[0].epsilon
-    alpha, log, power = setting.strong_convexity, math.log(T), T ** (2 / 3)
+    n, d, T = options.topology.learners, options.problem.dim, options.horizon
+    G, R, epsilon = options.printed_bound, options.radius, options.budgets[0].epsilon
+    alpha, log, power = options.strong_convexity, math.log(T), T ** (2 / 3)
     lag = 36 * n * G * power * (log ** (-2 / 3) + log ** (1 / 3)) * (G + 2 * alpha * R) / alpha
     inexact = n * alpha * R**2 * power * log ** (-2 / 3) + 12 * n * G * R * power * log ** (1 / 3)
     noise = 27 * n * d * G * (G + alpha * R) * (2 + math.log2(T)) ** 3 / (alpha * epsilon)

@@ -28,7 +28,7 @@ def dsgd(
     clip: float | Clip,
     horizon: int,
     growth: float = 0.0,
-    step: Rate | None = None,
+    step: float | Rate | None = None,
 ) -> Algorithm:
     """Distributed stochastic gradient descent with Laplace noise on messages; decisions are not protected.
 
@@ -39,7 +39,7 @@ def dsgd(
         clip: what each sample's gradient is clipped to in Euclidean norm.
         horizon: the steps that will be played at most.
         growth: varsigma: noise grows like (t+1)^varsigma.
-        step: lambda_t, by default 1 / (t + 1).
+        step: lambda_t; a number is a constant, and the default 1 / (t + 1).
 
     >>> from gossamer import problems, topology
     >>> problem = problems.Logistic(4, feature_bound=1.0)
@@ -53,7 +53,7 @@ def dsgd(
         topology,
         clip=clip,
         horizon=horizon,
-        step=step or Rate(1.0, 1.0, delay=1),
+        step=Rate(1.0, 1.0, delay=1) if step is None else Rate.of("step", step),
         unit=Growth(check_positive("growth", growth, zero=True)),
         scale=check_positive("sigma", sigma) / math.sqrt(2),
     )

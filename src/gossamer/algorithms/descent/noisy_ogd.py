@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from gossamer.algorithms.authoring import require_averaging, step_rate
-from gossamer.checks import check_positive
+from gossamer.checks import check_choice, check_positive
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.mechanisms import AdditiveLaw, Independent
 from gossamer.privacy import Clip, NoiseSpec, no_guarantee
@@ -79,7 +79,7 @@ def noisy_ogd(
     *,
     step: float | Rate | None = None,
     scale: float,
-    law: AdditiveLaw = "laplace",
+    noise: AdditiveLaw = "laplace",
     clip: float | Clip | None = None,
 ) -> Algorithm:
     """Decentralised online gradient descent with uncalibrated noise on every message: no guarantee.
@@ -89,7 +89,7 @@ def noisy_ogd(
         topology: who hears whom; doubly stochastic weights.
         step: the step size; by default diameter / (gradient bound * sqrt(t)) where the problem has both.
         scale: multiplies the unit noise: Laplace's b, or the Gaussian's standard deviation.
-        law: "laplace", "l2-laplace" or "gaussian".
+        noise: "laplace", "l2-laplace" or "gaussian".
         clip: the norm that each sample's gradient is clipped to.
 
     >>> from gossamer import problems, topology
@@ -98,7 +98,8 @@ def noisy_ogd(
     """
     clip = check_clip(clip)
     require_averaging(topology)
-    mechanism = Independent((problem.dim,), law=law, name="message")
+    check_choice("noise", noise, AdditiveLaw)
+    mechanism = Independent((problem.dim,), law=noise, name="message")
     release = mechanism.at_scale(message=check_positive("scale", scale, zero=True))
     rate = step_rate(problem, step, clip)
     return Algorithm(
@@ -109,5 +110,5 @@ def noisy_ogd(
         guarantee=no_guarantee("the noise is not calibrated to anything"),
         public={"step": rate},
         releases=(release,),
-        parameters={"step": str(rate), "law": law} | ({} if clip is None else {"clip": clip}),
+        parameters={"step": str(rate), "noise": noise} | ({} if clip is None else {"clip": clip}),
     )

@@ -115,6 +115,24 @@ class PublishedOGD(GradientDescent):
         return unit * noised, state._replace(x=x, private=private)
 
 
+def _tight(
+    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
+) -> Calibrated[Independent]:
+    """One release of a clipped gradient: 2 G sqrt(d) / epsilon, 2 G / epsilon or 2 G / mu_star(epsilon, delta)."""
+    mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
+    return mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)
+
+
+def _published(
+    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
+) -> Calibrated[Independent]:
+    """As printed: Lap(2 G sqrt(d) / (epsilon / T)), times the step."""
+    rounds = published_horizon(problem, horizon, noise)
+    mechanism = Independent((problem.dim,), horizon=rounds, law=noise, name="gradient", touches=rounds)
+    printed = Sensitivity(l1=2 * clip.norm * math.sqrt(problem.dim), l2=2 * clip.norm)
+    return mechanism.calibrate(printed, budgets)
+
+
 @kind("algorithm", "pd_ogd")
 def pd_ogd(
     problem: Problem,
@@ -178,21 +196,3 @@ def pd_ogd(
         releases=(release,),
         parameters={"step": str(rate), "clip": clip, "noise": f"{noise}, {calibration}"},
     )
-
-
-def _tight(
-    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
-) -> Calibrated[Independent]:
-    """One release of a clipped gradient: 2 G sqrt(d) / epsilon, 2 G / epsilon or 2 G / mu_star(epsilon, delta)."""
-    mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
-    return mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)
-
-
-def _published(
-    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
-) -> Calibrated[Independent]:
-    """As printed: Lap(2 G sqrt(d) / (epsilon / T)), times the step."""
-    rounds = published_horizon(problem, horizon, noise)
-    mechanism = Independent((problem.dim,), horizon=rounds, law=noise, name="gradient", touches=rounds)
-    printed = Sensitivity(l1=2 * clip.norm * math.sqrt(problem.dim), l2=2 * clip.norm)
-    return mechanism.calibrate(printed, budgets)

@@ -30,7 +30,7 @@ def pdop(
     *,
     clip: float | Clip,
     horizon: int,
-    noise: tuple[float, float] = (0.5, 0.98),
+    scale: tuple[float, float] = (0.5, 0.98),
     step: tuple[float, float] = (0.5, 0.96),
 ) -> Algorithm:
     """Private distributed optimisation with noise and steps that fall geometrically; decisions are not protected.
@@ -40,7 +40,7 @@ def pdop(
         topology: who hears whom; doubly stochastic weights.
         clip: what each sample's gradient is clipped to in Euclidean norm.
         horizon: the steps that will be played at most.
-        noise: c and p: Laplace noise of scale c p^t.
+        scale: c and p: Laplace noise of scale c p^t.
         step: gamma and q: steps of gamma q^t, q < p.
 
     >>> from gossamer import problems, topology
@@ -48,7 +48,7 @@ def pdop(
     >>> round(algorithm.guarantee.epsilon, 2)
     4.44
     """
-    (c, p), (gamma, q) = noise, step
+    (c, p), (gamma, q) = scale, step
     if not 0 < q < p < 1:
         raise ConfigurationError("step", step, "a ratio q with 0 < q < p < 1", f"noise falls like {p:g}^t")
     if p ** check_count("horizon", horizon) < _LEAST:
@@ -64,5 +64,5 @@ def pdop(
         horizon=horizon,
         step=Geometric(check_positive("step", gamma), q),
         unit=Geometric(1.0, p),
-        scale=check_positive("noise", c),
+        scale=check_positive("scale", c),
     )

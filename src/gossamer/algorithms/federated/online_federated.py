@@ -11,7 +11,7 @@ xi_i are independent Gaussian draws of scale V_i and b^{r,t} is a row of B, with
 `mechanisms.Factorized`. Everything after line 9 is a function of the released sums (eq. (3)), so one sample costs what
 it costs there, V_i = 2 B_g max|c| / mu*(epsilon, delta) in the tight calibration; Lemma IV.8 in the published one.
 
-`noise_rows="rounds"`: local steps are exact and never shown, and only the round's sum is released, with one row of
+`release="rounds"`: local steps are exact and never shown, and only the round's sum is released, with one row of
 noise. One sample moves that sum by what `round_sum` proves for the losses at hand.
 """
 
@@ -26,11 +26,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.algorithms.authoring import Calibration
 from gossamer.algorithms.federated.round_sum import LossClass, RoundSum, round_sum
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Every, Federation, Learner, Now, Rate, Server
-from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Additive, Calibrated, Factorized, Independent, TreeSum
+from gossamer.errors import ConfigurationError
+from gossamer.mechanisms import Additive, Aggregation, Calibrated, Independent, prefix_sum
 from gossamer.privacy import (
     Assumption,
     Budget,
@@ -47,14 +48,10 @@ from gossamer.problems import Block, Problem, check_clip
 from gossamer.sets import L2Ball
 from gossamer.spec import kind
 
-Factorization = Literal["blt", "toeplitz", "optimal", "tree", "independent", "none"]
-NoiseRows = Literal["steps", "rounds"]
+Release = Literal["steps", "rounds"]
 Publish = Literal["last", "averaged"]
-Calibration = Literal["tight", "published"]
 
 _ENDLESS = 2**20  # rows of noise for which the averaging length of an endless stream is chosen
-
-
 _MOVED = "one sample moves the sum of a round's gradients by what `round_sum` has for this class of losses"
 
 
@@ -74,7 +71,7 @@ class LocalSteps(Learner):
 
     problem: Problem
     clip: Clip | None
-    local_steps: int
+    steps_per_exchange: int
     averaging: int
 
     released = frozenset({"x", "average"})
@@ -93,7 +90,7 @@ class LocalSteps(Learner):
 
     def learn(self, state: State, block: Block, now: Now) -> State:
         """Tau local steps, each on a fresh sample."""
-        return state._replace(said=self._gradients(state.x, block, now) / self.local_steps)
+        return state._replace(said=self._gradients(state.x, block, now) / self.steps_per_exchange)
 
     def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
         """Says ghat."""
@@ -115,7 +112,7 @@ class LocalSteps(Learner):
         return moved
 
     def _by_step(self, block: Block) -> Block:
-        return Block(*(leaf.reshape(self.local_steps, -1, *leaf.shape[1:]) for leaf in block))
+        return Block(*(leaf.reshape(self.steps_per_exchange, -1, *leaf.shape[1:]) for leaf in block))
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ class NoisySteps(LocalSteps):
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
         """A row for every local step."""
-        return self.mechanism.noise(used_in="learn", times=self.local_steps)
+        return self.mechanism.noise(used_in="learn", times=self.steps_per_exchange)
 
     def _start(self) -> Any:
         return self.mechanism.init()
@@ -144,7 +141,7 @@ class NoisySteps(LocalSteps):
 
         start = jnp.zeros_like(state.x), state.private
         (moved, private), _ = jax.lax.scan(step, start, (self._by_step(block), now.noise))
-        return state._replace(said=moved / self.local_steps, private=private)
+        return state._replace(said=moved / self.steps_per_exchange, private=private)
 
 
 @dataclass(frozen=True)
@@ -167,7 +164,7 @@ class NoisyRounds(LocalSteps):
         x = L2Ball(self.radius).project(state.x) if math.isfinite(self.radius) else state.x
         gradients = declared(self._gradients(x, block, now), _MOVED)
         noisy, private = self.mechanism.increment(state.private, gradients, now.noise, now.grid)
-        return state._replace(said=noisy / self.local_steps, private=private)
+        return state._replace(said=noisy / self.steps_per_exchange, private=private)
 
 
 @dataclass(frozen=True)
@@ -189,132 +186,6 @@ class AveragingServer(Server):
         return self.problem.domain.project(total), total
 
 
-@kind("algorithm", "online_federated")
-def online_federated(
-    problem: Problem,
-    learners: int | Federation,
-    *,
-    horizon: int | None,
-    local_steps: int,
-    budget: Budget | Sequence[Budget] | None = None,
-    clip: float | Clip | None = None,
-    step_size: float | Rate,
-    server_step: float = 1.0,
-    factorization: Factorization = "blt",
-    noise_rows: NoiseRows = "steps",
-    loss_class: LossClass | None = None,
-    smoothness: float | None = None,
-    publish: Publish = "last",
-    averaging: int | None = None,
-    calibration: Calibration = "tight",
-) -> Algorithm:
-    """Federated online learning in which gradients leave a learner through a matrix factorisation only.
-
-    Args:
-        problem: loss and decision set.
-        learners: how many; a `Federation` where not all take part in every round.
-        horizon: the samples that each learner will see at most; None: no end ("blt", "tree" and "independent").
-        local_steps: tau: samples, and steps, between two exchanges with the server.
-        budget: for the whole horizon, or one for each learner. Gaussian noise needs a delta.
-        clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm.
-        step_size: eta, of the local steps.
-        server_step: eta_g: the server moves by eta eta_g tau times the mean of what it hears.
-        factorization: "blt" (constant memory), "toeplitz" (remembers all noise), "optimal" (so does this; made once for
-            a horizon, then read from a cache), "tree", "independent" (fresh noise at every step: the baseline [3] of
-            the paper) or "none" (no noise, no guarantee: its baseline [1]).
-        noise_rows: "steps": noise on every gradient. "rounds": on the sum of a round's gradients only.
-        loss_class: with rounds: why one sample moves that sum by little. By default the best class that the problem is
-            known to be in; one that it is not known to be in makes the guarantee heuristic. See `round_sum`.
-        smoothness: L where the problem does not know it (heuristic).
-        publish: "last": the global model is played. "averaged": a running mean of all global models is, which has less
-            noise and costs no privacy; local steps start at the global model all the same.
-        averaging: rounds after which the mean forgets; by default as many as a full gradient needs to move the model as
-            far as the noise does, and half of all rounds at most.
-        calibration: "tight", or "published": the noise of Lemma IV.8, which is more than the budget needs.
-
-    >>> from gossamer.problems import Logistic
-    >>> options = {"horizon": 4000, "local_steps": 4, "clip": 1.0, "step_size": 0.1}
-    >>> algorithm = online_federated(Logistic(100), 20, budget=Budget(2.0, 1e-3), **options)
-    >>> print(algorithm.describe())
-    online_federated on server with 20 learners
-      local steps: 4
-      step: 0.1 at every exchange
-      server step: 1.0
-      clip: Clip(l2=1.0)
-      noise: blt, a row for every step, tight
-      publish: the last model
-      noise on gradient: scale 5.5...
-      guarantee: Proven: over 4,000 steps, all other participants together, who see every message and every decision,
-      learn about one sample of one learner at most epsilon 2 and delta 0.001.
-    """
-    check_choice("factorization", factorization, Factorization)
-    check_choice("noise_rows", noise_rows, NoiseRows)
-    check_choice("publish", publish, Publish)
-    check_choice("calibration", calibration, Calibration)
-    network, rate = Federation.of(learners), Rate.of("step_size", step_size)
-    tau = check_count("local_steps", local_steps)
-    rounds = None if horizon is None else check_count("horizon", horizon, least=tau) // tau
-    by_round = noise_rows == "rounds"
-    _check_options(factorization, by_round, loss_class, smoothness, calibration, budget)
-    if factorization == "none":
-        bounded, release, words = check_clip(clip), None, "none"
-        promise = no_guarantee("every learner sends its raw gradients to the server")
-        learner = LocalSteps(problem, bounded, tau, _averaging(publish, averaging, rounds, 1.0))
-    else:
-        bounded = Clip.of(clip)
-        largest = float(rate(np.ones(1, np.int64))[0])
-        moved = round_sum(problem, bounded, largest, tau, loss_class, smoothness) if by_round else None
-        sensitivity = moved.sensitivity if moved else bounded.sensitivity(Unit.SAMPLE, problem.dim)
-        rows = rounds if by_round or rounds is None else rounds * tau
-        mechanism = _mechanism(factorization, problem.dim, rows)
-        release = _calibrated(mechanism, sensitivity, bounded, _budgets(budget, network), calibration)
-        promise = _promise(release, bounded, horizon, moved)
-        length = _averaging(publish, averaging, rounds, _noise_in_gradients(release, bounded, network.learners, tau))
-        words = f"{factorization}, a row for every {'round' if by_round else 'step'}, {calibration}"
-        if moved:
-            learner = NoisyRounds(problem, bounded, tau, length, mechanism, moved.radius)
-            words += f", local steps start within {moved.radius:.4g} of zero" * math.isfinite(moved.radius)
-        else:
-            learner = NoisySteps(problem, bounded, tau, length, mechanism)
-    return Algorithm(
-        name="online_federated",
-        problem=problem,
-        topology=network,
-        learner=learner,
-        server=AveragingServer(problem),
-        guarantee=promise,
-        schedule=Every(tau),
-        public={
-            "step": rate,
-            "global step": replace(rate, scale=rate.scale * check_positive("server_step", server_step) * tau),
-        },
-        releases=(release,) if release else (),
-        parameters={
-            "local steps": tau,
-            "step": str(rate),
-            "server step": server_step,
-            **({} if bounded is None else {"clip": bounded}),
-            "noise": words,
-            "publish": f"the average, over {learner.averaging} rounds" if learner.averaging > 1 else "the last model",
-        },
-    )
-
-
-def _mechanism(factorization: Factorization, dim: int, rows: int | None) -> Additive:
-    shape, name = (dim,), "gradient"
-    if factorization == "independent":
-        return Independent(shape, horizon=rows, law="gaussian", name=name)
-    if factorization == "tree":
-        return TreeSum(shape, horizon=rows, law="gaussian", name=name)
-    if factorization == "blt":
-        return Factorized.blt(shape, rows, name=name)
-    if rows is None:
-        hint = "these remember all noise: 'blt' needs constant memory"
-        raise PrivacyError.of("horizon", None, f"a number of samples with factorization={factorization!r}", hint)
-    make = Factorized.toeplitz if factorization == "toeplitz" else Factorized.optimal
-    return make(shape, rows, name=name)
-
-
 def _calibrated(
     mechanism: Additive, sensitivity: Sensitivity, clip: Clip, budgets: tuple[Budget, ...], calibration: Calibration
 ) -> Calibrated[Additive]:
@@ -334,25 +205,6 @@ def lemma_iv_8(gradient: float, column: float, budget: Budget) -> float:
     """
     log = math.log(1 / budget.delta)
     return math.sqrt(2) * gradient * column / (math.sqrt(budget.epsilon + log) - math.sqrt(log))
-
-
-def _noise_in_gradients(release: Calibrated[Additive], clip: Clip, learners: int, tau: int) -> float:
-    """The noise in a global model, in Euclidean norm, counted in the moves of one round of full gradients."""
-    mechanism, scales = release.mechanism, release.scales["gradient"]
-    mean_square = sum(scale.value**2 for scale in scales) / len(scales)
-    variance = mean_square * mechanism.mean_error(mechanism.horizon or _ENDLESS) / learners
-    return math.sqrt(variance * math.prod(mechanism.shape)) / (tau * clip.norm)
-
-
-def _averaging(publish: Publish, averaging: int | None, rounds: int | None, noise: float) -> int:
-    """Rounds to average over: as given, or as many as the noise is gradients, at most half of all; 1 for the last."""
-    if publish == "last":
-        if averaging is not None:
-            raise ConfigurationError("averaging", averaging, "None unless publish='averaged'")
-        return 1
-    if averaging is not None:
-        return check_count("averaging", averaging)
-    return max(1, math.ceil(noise) if rounds is None else min(math.ceil(noise), rounds // 2))
 
 
 def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, moved: RoundSum | None) -> Guarantee:
@@ -378,32 +230,153 @@ def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, mov
     )
 
 
-def _budgets(budget: Budget | Sequence[Budget] | None, network: Federation) -> tuple[Budget, ...]:
+@kind("algorithm", "online_federated")
+def online_federated(
+    problem: Problem,
+    learners: int | Federation,
+    *,
+    horizon: int | None,
+    steps_per_exchange: int,
+    budget: Budget | Sequence[Budget] | None,
+    clip: float | Clip | None = None,
+    step: float | Rate,
+    server_step: float = 1.0,
+    aggregation: Aggregation = "blt",
+    release: Release = "steps",
+    loss_class: LossClass | None = None,
+    smoothness: float | None = None,
+    publish: Publish = "last",
+    averaging: int | None = None,
+    calibration: Calibration = "tight",
+) -> Algorithm:
+    """Federated online learning in which gradients leave a learner through a matrix factorisation only.
+
+    Args:
+        problem: loss and decision set.
+        learners: how many; a `Federation` where not all take part in every round.
+        horizon: the samples that each learner will see at most; None: no end ("blt", "tree" and "independent").
+        steps_per_exchange: tau: samples, and steps, between two exchanges with the server.
+        budget: for the whole horizon, or one for each learner; Gaussian noise needs a delta. None: no noise and no
+            guarantee, the baseline [1] of the paper.
+        clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm.
+        step: eta, of the local steps.
+        server_step: eta_g: the server moves by eta eta_g tau times the mean of what it hears.
+        aggregation: "blt" (constant memory), "toeplitz" (remembers all noise), "optimal" (so does this; made once for a
+            horizon, then read from a cache), "tree", or "independent" (fresh noise at every step: the baseline [3] of
+            the paper).
+        release: "steps": noise on every gradient. "rounds": on the sum of a round's gradients only.
+        loss_class: with rounds: why one sample moves that sum by little. By default the best class that the problem is
+            known to be in; one that it is not known to be in makes the guarantee heuristic. See `round_sum`.
+        smoothness: L where the problem does not know it (heuristic).
+        publish: "last": the global model is played. "averaged": a running mean of all global models is, which has less
+            noise and costs no privacy; local steps start at the global model all the same.
+        averaging: rounds after which the mean forgets; by default as many as a full gradient needs to move the model as
+            far as the noise does, and half of all rounds at most.
+        calibration: "tight", or "published": the noise of Lemma IV.8, which is more than the budget needs.
+
+    >>> from gossamer.problems import Logistic
+    >>> options = {"horizon": 4000, "steps_per_exchange": 4, "clip": 1.0, "step": 0.1}
+    >>> algorithm = online_federated(Logistic(100), 20, budget=Budget(2.0, 1e-3), **options)
+    >>> print(algorithm.describe())
+    online_federated on server with 20 learners
+      steps per exchange: 4
+      step: 0.1 at every exchange
+      server step: 1.0
+      clip: Clip(l2=1.0)
+      noise: blt, a row for every step, tight
+      publish: the last model
+      noise on gradient: scale 5.5...
+      guarantee: Proven: over 4,000 steps, all other participants together, who see every message and every decision,
+      learn about one sample of one learner at most epsilon 2 and delta 0.001.
+    """
+    check_choice("aggregation", aggregation, Aggregation)
+    check_choice("release", release, Release)
+    check_choice("publish", publish, Publish)
+    check_choice("calibration", calibration, Calibration)
+    network, rate = Federation.of(learners), Rate.of("step", step)
+    tau = check_count("steps_per_exchange", steps_per_exchange)
+    rounds = None if horizon is None else check_count("horizon", horizon, least=tau) // tau
+    by_round = release == "rounds"
+    _refuse_what_has_no_effect(aggregation, by_round, loss_class, smoothness, calibration, budget)
+    calibrated: Calibrated[Additive] | None = None
     if budget is None:
-        raise PrivacyError.of("budget", None, "a Budget, or one for each learner", "or factorization='none'")
-    return budgets_of(budget, network.learners)
+        bounded, words = check_clip(clip), "none"
+        promise = no_guarantee("every learner sends its raw gradients to the server")
+        learner = LocalSteps(problem, bounded, tau, _averaging(publish, averaging, rounds, 1.0))
+    else:
+        bounded = Clip.of(clip)
+        largest = float(rate(np.ones(1, np.int64))[0])
+        moved = round_sum(problem, bounded, largest, tau, loss_class, smoothness) if by_round else None
+        sensitivity = moved.sensitivity if moved else bounded.sensitivity(Unit.SAMPLE, problem.dim)
+        rows = rounds if by_round or rounds is None else rounds * tau
+        mechanism = prefix_sum(aggregation, (problem.dim,), rows, law="gaussian", name="gradient")
+        calibrated = _calibrated(mechanism, sensitivity, bounded, budgets_of(budget, network.learners), calibration)
+        promise = _promise(calibrated, bounded, horizon, moved)
+        length = _averaging(publish, averaging, rounds, _noise_in_gradients(calibrated, bounded, network.learners, tau))
+        words = f"{aggregation}, a row for every {'round' if by_round else 'step'}, {calibration}"
+        if moved:
+            learner = NoisyRounds(problem, bounded, tau, length, mechanism, moved.radius)
+            words += f", local steps start within {moved.radius:.4g} of zero" * math.isfinite(moved.radius)
+        else:
+            learner = NoisySteps(problem, bounded, tau, length, mechanism)
+    return Algorithm(
+        name="online_federated",
+        problem=problem,
+        topology=network,
+        learner=learner,
+        server=AveragingServer(problem),
+        guarantee=promise,
+        schedule=Every(tau),
+        public={
+            "step": rate,
+            "global step": replace(rate, scale=rate.scale * check_positive("server_step", server_step) * tau),
+        },
+        releases=(calibrated,) if calibrated else (),
+        parameters={
+            "steps per exchange": tau,
+            "step": str(rate),
+            "server step": server_step,
+            **({} if bounded is None else {"clip": bounded}),
+            "noise": words,
+            "publish": f"the average, over {learner.averaging} rounds" if learner.averaging > 1 else "the last model",
+        },
+    )
 
 
-def _check_options(
-    factorization: Factorization,
+def _refuse_what_has_no_effect(
+    aggregation: Aggregation,
     by_round: bool,
     loss_class: LossClass | None,
     smoothness: float | None,
     calibration: Calibration,
     budget: object,
 ) -> None:
-    """Refuse what would have no effect."""
-    if factorization == "none":
-        quiet = "with factorization='none', which has no noise"
-        for name, given, usual in (("budget", budget, None), ("calibration", calibration, "tight")):
-            if given != usual:
-                raise ConfigurationError(name, given, f"{usual!r} {quiet}")
-        if by_round:
-            raise ConfigurationError("noise_rows", "rounds", f"'steps' {quiet}")
+    if budget is None:
+        given = {"aggregation": aggregation, "release": "rounds" if by_round else "steps", "calibration": calibration}
+        for name, usual in {"aggregation": "blt", "release": "steps", "calibration": "tight"}.items():
+            if given[name] != usual:
+                raise ConfigurationError(name, given[name], f"{usual!r} with budget=None, which has no noise")
     if by_round and calibration == "published":
-        raise ConfigurationError(
-            "calibration", calibration, "'tight' with noise_rows='rounds'", "the paper has no other"
-        )
+        raise ConfigurationError("calibration", calibration, "'tight' with release='rounds'", "the paper has no other")
     for name, value in (("loss_class", loss_class), ("smoothness", smoothness)):
         if value is not None and not by_round:
-            raise ConfigurationError(name, value, "None unless noise_rows='rounds'")
+            raise ConfigurationError(name, value, "None unless release='rounds'")
+
+
+def _noise_in_gradients(release: Calibrated[Additive], clip: Clip, learners: int, tau: int) -> float:
+    """The noise in a global model, in Euclidean norm, counted in the moves of one round of full gradients."""
+    mechanism, scales = release.mechanism, release.scales["gradient"]
+    mean_square = sum(scale.value**2 for scale in scales) / len(scales)
+    variance = mean_square * mechanism.mean_error(mechanism.horizon or _ENDLESS) / learners
+    return math.sqrt(variance * math.prod(mechanism.shape)) / (tau * clip.norm)
+
+
+def _averaging(publish: Publish, averaging: int | None, rounds: int | None, noise: float) -> int:
+    """Rounds to average over: as given, or as many as the noise is gradients, at most half of all; 1 for the last."""
+    if publish == "last":
+        if averaging is not None:
+            raise ConfigurationError("averaging", averaging, "None unless publish='averaged'")
+        return 1
+    if averaging is not None:
+        return check_count("averaging", averaging)
+    return max(1, math.ceil(noise) if rounds is None else min(math.ceil(noise), rounds // 2))

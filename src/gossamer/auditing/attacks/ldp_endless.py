@@ -330,8 +330,8 @@ def _dsgd(noise: float) -> Algorithm:
     return dsgd(STEEP, PAIR, sigma=noise, clip=CLIP, horizon=2, step=Rate(0.4, 1.0))
 
 
-def _pdop(noise: float) -> Algorithm:
-    return pdop(STEEP, PAIR, clip=CLIP, horizon=2, noise=(noise, 0.9), step=(0.5, 0.8))
+def _pdop(scale: float) -> Algorithm:
+    return pdop(STEEP, PAIR, clip=CLIP, horizon=2, scale=(scale, 0.9), step=(0.5, 0.8))
 
 
 def _descent(make: Make) -> tuple[Algorithm, Pair]:

@@ -48,7 +48,7 @@ def own_directions() -> Case:
     x = np.random.default_rng(0).normal(size=(400, 10, 256))
     x /= np.linalg.norm(x, axis=-1, keepdims=True)
     algorithm = online_federated(
-        problems.Linear(256), 10, horizon=len(x), local_steps=1, budget=LARGE, clip=CLIP, step_size=0.1
+        problems.Linear(256), 10, horizon=len(x), steps_per_exchange=1, budget=LARGE, clip=CLIP, step=0.1
     )
     return canary_case(algorithm, *signs(x), LARGE.epsilon)
 
@@ -58,7 +58,7 @@ def faint_images() -> Case:
     rng = np.random.default_rng(0)
     x, y = rng.random(size=(240, 5, 10, 10, 1)), rng.integers(0, 4, size=(240, 5))
     problem = problems.small_cnn((10, 10, 1), classes=4, channels=4, hidden=8, seed=0)
-    algorithm = online_federated(problem, 5, horizon=len(x), local_steps=1, budget=LARGE, clip=CLIP, step_size=0.02)
+    algorithm = online_federated(problem, 5, horizon=len(x), steps_per_exchange=1, budget=LARGE, clip=CLIP, step=0.02)
     return canary_case(algorithm, *two_labels(samples(x, y), steps=len(x), classes=4, canaries=800, seed=1))
 
 

@@ -21,14 +21,13 @@ from numpy.typing import NDArray
 
 from gossamer import problems
 from gossamer.algorithms import online_federated
-from gossamer.algorithms.federated.online_federated import Factorization
 from gossamer.algorithms.federated.round_sum import LossClass
 from gossamer.auditing.attacks.base import Attack, Case, samples
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, gradients
 from gossamer.auditing.views import View, log_ratio
 from gossamer.core import Algorithm, Federation
-from gossamer.mechanisms import Mechanism
+from gossamer.mechanisms import Aggregation, Mechanism
 from gossamer.privacy import Budget, Gaussian
 from gossamer.problems import Block
 from gossamer.problems.checks import check_targets
@@ -63,12 +62,12 @@ def whitening(mechanism: Mechanism, rows: int, block: int) -> Floats:
 
 
 def first_sample(
-    factorization: Factorization,
+    aggregation: Aggregation,
     learners: int | Federation = 1,
     *,
     learner: int = 0,
     rounds: int = 8,
-    local_steps: int = 1,
+    steps_per_exchange: int = 1,
     budget: Budget | tuple[Budget, ...] = GAUSSIAN,
     **options: Any,
 ) -> Case:
@@ -76,19 +75,19 @@ def first_sample(
 
     >>> [round(first_sample(name).supremum, 3) for name in ("blt", "toeplitz", "tree", "independent")]
     [1.0, 1.0, 1.0, 1.0]
-    >>> case = first_sample("blt", local_steps=4, noise_rows="rounds")
-    >>> round(case.supremum, 3), round(first_sample("blt", local_steps=4).supremum, 3)
+    >>> case = first_sample("blt", steps_per_exchange=4, release="rounds")
+    >>> round(case.supremum, 3), round(first_sample("blt", steps_per_exchange=4).supremum, 3)
     (1.0, 0.688)
     """
     algorithm = online_federated(
         problems.Linear(1),
         learners,
-        horizon=rounds * local_steps,
-        local_steps=local_steps,
+        horizon=rounds * steps_per_exchange,
+        steps_per_exchange=steps_per_exchange,
         budget=budget,
         clip=CLIP,
-        step_size=0.1,
-        factorization=factorization,
+        step=0.1,
+        aggregation=aggregation,
         **options,
     )
     there = _present(algorithm, learner, rounds)
@@ -96,11 +95,11 @@ def first_sample(
     matrix = whitening(algorithm.releases[0].mechanism, block * len(there), block)
 
     def score(view: View) -> Floats:
-        sums = local_steps * np.asarray(view.messages[:, there, learner, 0], np.float64)
+        sums = steps_per_exchange * np.asarray(view.messages[:, there, learner, 0], np.float64)
         return log_ratio("gaussian", _scale(algorithm, learner), sums @ matrix.T, matrix[:, 0], -matrix[:, 0])
 
-    x = np.zeros((rounds * local_steps, algorithm.learners, 1))
-    x[there[0] * local_steps, learner] = 1.0
+    x = np.zeros((rounds * steps_per_exchange, algorithm.learners, 1))
+    x[there[0] * steps_per_exchange, learner] = 1.0
     stream, neighbour = (samples(sign * x, np.zeros(x.shape[:2])) for sign in (1, -1))
     return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, 2 * matrix[:, 0], learner))
 
@@ -133,7 +132,7 @@ def flipped_label() -> Case:
     """
     step, learner, rounds = 1, 1, 6
     problem = problems.Logistic(5, feature_bound=1.0)
-    algorithm = online_federated(problem, 3, horizon=rounds, local_steps=1, budget=GAUSSIAN, clip=CLIP, step_size=0.5)
+    algorithm = online_federated(problem, 3, horizon=rounds, steps_per_exchange=1, budget=GAUSSIAN, clip=CLIP, step=0.5)
     x, y = smooth_cycle_logistic(3, 5, seed=0).read(0, rounds)
     flipped = y.copy()
     flipped[step, learner] = 1 - y[step, learner]
@@ -197,11 +196,11 @@ def shortcut(loss_class: LossClass) -> Case:
         Repelling(1, feature_bound=1.0),
         1,
         horizon=tau,
-        local_steps=tau,
+        steps_per_exchange=tau,
         budget=Budget(1.0, 1e-5),
         clip=clip,
-        step_size=2.0,
-        noise_rows="rounds",
+        step=2.0,
+        release="rounds",
         loss_class=loss_class,
     )
 
@@ -215,7 +214,7 @@ def shortcut(loss_class: LossClass) -> Case:
     return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, 2 * clip * tau))
 
 
-_FACTORIZATIONS: tuple[Factorization, ...] = ("blt", "toeplitz", "tree", "independent")
+_AGGREGATIONS: tuple[Aggregation, ...] = ("blt", "toeplitz", "tree", "independent")
 # All of the claim is really lost; but at this delta 1,000,000 runs show 0.9 of it, and CI has
 # 30,000 for what is not sharp.
 _RARE: dict[str, Any] = {"rounds": 64, "budget": Budget(0.5, 1e-3)}
@@ -223,13 +222,13 @@ _RARE: dict[str, Any] = {"rounds": 64, "budget": Budget(0.5, 1e-3)}
 ATTACKS: tuple[Attack, ...] = (
     *(
         Attack(f"first sample, {name}", "the whole column", "sharp", partial(first_sample, name))
-        for name in _FACTORIZATIONS
+        for name in _AGGREGATIONS
     ),
     Attack(
         "first sample, rounds",
         "the sum of a round",
         "sharp",
-        partial(first_sample, "blt", local_steps=4, noise_rows="rounds"),
+        partial(first_sample, "blt", steps_per_exchange=4, release="rounds"),
     ),
     *(
         Attack(
@@ -250,7 +249,10 @@ ATTACKS: tuple[Attack, ...] = (
         runs=1_000_000,
     ),
     Attack(
-        "four steps a round", "some of the column is hidden", "realistic", partial(first_sample, "blt", local_steps=4)
+        "four steps a round",
+        "some of the column is hidden",
+        "realistic",
+        partial(first_sample, "blt", steps_per_exchange=4),
     ),
     Attack("flipped label", "a whole transcript", "realistic", flipped_label),
     Attack("not convex, any", "a round steered by one sample", "realistic", partial(shortcut, "any"), runs=1_000_000),

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from gossamer import problems, sets, topology
 from gossamer.algorithms import pd_ftgl, pd_ocg
-from gossamer.algorithms.blocks.learner import BeforeGossip, BlockLearner
-from gossamer.algorithms.blocks.private import Aggregation
+from gossamer.algorithms.blocks.block_learner import BlockLearner
+from gossamer.algorithms.blocks.pd_ftgl import BeforeGossip
 from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
 from gossamer.auditing.attacks.mechanisms import dense
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN
 from gossamer.auditing.views import Statistic, View, log_ratio
 from gossamer.core import Algorithm
-from gossamer.mechanisms import AdditiveLaw, Factorized, Gossiped, Independent, Mechanism, TreeSum
+from gossamer.mechanisms import AdditiveLaw, Aggregation, Factorized, Gossiped, Independent, Mechanism, TreeSum
 from gossamer.privacy import Budget, Gaussian, Sensitivity
 from gossamer.topology import AcceleratedGossip, FixedTopology, accelerated_theta, polynomial_matrix
 
@@ -182,7 +182,7 @@ def before_gossip(
         problems.Linear(1, domain=BALL),
         topology.complete(2),
         horizon=exchanges * block,
-        block=block,
+        steps_per_exchange=block,
         budget=BUDGETS[law] if budget is None else budget,
         clip=CLIP,
         noise=law,
@@ -217,7 +217,7 @@ def after_gossip(
         network,
         **{"budget": BUDGETS[law]} | options,
         horizon=exchanges,
-        block=1,
+        steps_per_exchange=1,
         clip=CLIP,
         noise=law,
         noise_at="after-gossip",

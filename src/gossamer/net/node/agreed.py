@@ -60,7 +60,8 @@ def _require_few_roundings(algorithm: Algorithm) -> None:
     mixing = algorithm.mixing
     theta = mixing.theta_on(algorithm.topology) if isinstance(mixing, AcceleratedGossip) else 0.0
     if mixing.steps * (algorithm.learners + 3) / (1 - theta) >= _ROUNDINGS:
-        raise PrivacyError.of("block", mixing.steps, "fewer gossip steps with noise after gossip on a network")
+        fewer = "fewer gossip steps with noise after gossip on a network"
+        raise PrivacyError.of("steps_per_exchange", mixing.steps, fewer)
 
 
 def promise_of(algorithm: Algorithm, empty: Empty) -> Guarantee:

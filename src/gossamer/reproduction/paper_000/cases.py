@@ -112,7 +112,7 @@ class Case:
             budget=budget,
             clip=clip,
             regularization=multiplier,
-            block=block,
+            steps_per_exchange=block,
             **form.options,
         )
 

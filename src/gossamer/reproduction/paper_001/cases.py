@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossamer import algorithms, data, problems, streams
-from gossamer.algorithms.federated.online_federated import Factorization
 from gossamer.core import Algorithm, Learner, Now
 from gossamer.errors import DataError
+from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget, NoiseSpec
 from gossamer.problems import Block, Problem
 from gossamer.sets import L2Ball
@@ -36,19 +36,19 @@ class Method(NamedTuple):
 
     Attributes:
         title: in figures and tables.
-        factorization: of its noise.
+        aggregation: of its noise; None where it has none.
         options: of `online_federated`, beyond those that all share.
         bounded: whether features are clipped, and models kept in a ball.
     """
 
     title: str
-    factorization: Factorization
+    aggregation: Aggregation | None
     options: Mapping[str, Any] = {}
     bounded: bool = False
 
 
 METHODS = {
-    "none": Method("no noise [1]", "none"),
+    "none": Method("no noise [1]", None),
     "tree": Method("binary tree", "tree"),
     "optimal": Method("optimised", "optimal"),
     "toeplitz": Method("Toeplitz", "toeplitz"),
@@ -56,7 +56,7 @@ METHODS = {
     "independent": Method("independent noise [3]", "independent"),
     "published": Method("Toeplitz, noise of Lemma IV.8", "toeplitz", {"calibration": "published"}),
     "bounded": Method("BLT, features clipped", "blt", bounded=True),
-    "rounds": Method("BLT, features clipped, noise once a round", "blt", {"noise_rows": "rounds"}, bounded=True),
+    "rounds": Method("BLT, features clipped, noise once a round", "blt", {"release": "rounds"}, bounded=True),
 }
 """The first six are those of section V, with BLT: nearly the noise of Toeplitz, in constant memory."""
 
@@ -90,11 +90,11 @@ class Case:
             problem,
             LEARNERS[self.figure],
             horizon=horizon,
-            local_steps=self.tau,
-            budget=None if self.method == "none" else Budget(self.epsilon, DELTA),
+            steps_per_exchange=self.tau,
+            budget=Budget(self.epsilon, DELTA) if method.aggregation else None,
             clip=CLIP,
-            step_size=step,
-            factorization=method.factorization,
+            step=step,
+            aggregation=method.aggregation or "blt",
             publish="averaged",
             **method.options,
         )

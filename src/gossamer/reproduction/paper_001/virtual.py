@@ -17,8 +17,7 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.privacy import Clip, FastNoise, NoiseSource, SecureNoise
 from gossamer.problems import Block, Problem
 from gossamer.sets import Everywhere
-from gossamer.simulation.run import Run
-from gossamer.simulation.simulate import simulate
+from gossamer.simulation import Run, simulate
 from gossamer.streams import from_arrays
 
 
@@ -38,7 +37,7 @@ def virtual_iterates(
         noise: what the run was given. Not `SecureNoise`, whose key must never be used over other data.
 
     >>> from gossamer import Budget, algorithms, problems, streams
-    >>> options = {"horizon": 8, "local_steps": 2, "budget": Budget(1.0, 1e-3), "clip": 1.0, "step_size": 0.1}
+    >>> options = {"horizon": 8, "steps_per_exchange": 2, "budget": Budget(1.0, 1e-3), "clip": 1.0, "step": 0.1}
     >>> algorithm = algorithms.online_federated(problems.Linear(3), 4, **options)
     >>> stream = streams.random_signs(4, 3, seed=1)
     >>> run = simulate(algorithm, stream, 8, seed=0, record=["broadcasts"])
