@@ -18,8 +18,8 @@ from scipy import stats
 from gossamer import Budget, ConfigurationError, DataError, PrivacyError, problems, sets, simulate, streams
 from gossamer.algorithms import follow_the_leader, hedge, shrinking_dartboard, summed
 from gossamer.algorithms.experts.clients import floored, least, loss_bits, relative
-from gossamer.algorithms.experts.shrinking_dartboard import Keeping
 from gossamer.core import Every, Federation, Phases, Segment
+from gossamer.mechanisms import Keeping
 from gossamer.metrics import expert_regret
 from gossamer.privacy import Sensitivity
 from gossamer.problems import Block

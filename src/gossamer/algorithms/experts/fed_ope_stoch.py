@@ -35,11 +35,10 @@ from gossamer.algorithms.endless.fading import Views
 from gossamer.algorithms.endless.history import Picks
 from gossamer.algorithms.experts.clients import CAP, ROUNDED, clients_of, experts_of, relative
 from gossamer.algorithms.experts.frank_wolfe_trees import Leaf, leaves_of
-from gossamer.algorithms.experts.shared_selections import SharedFlip, Spread
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Federation, Learner, Now, Phases, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, NoisyMax, pairs
+from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, NoisyMax, SharedFlip, Spread, pairs
 from gossamer.mechanisms.selection import Selection
 from gossamer.privacy import (
     Assumption,

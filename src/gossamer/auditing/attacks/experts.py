@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from gossamer import problems, sets
 from gossamer.algorithms import fed_ope_stoch, fed_svt, shrinking_dartboard
 from gossamer.algorithms.experts.fed_svt import Draws
-from gossamer.algorithms.experts.shared_selections import SharedFlip, Spread
-from gossamer.algorithms.experts.shrinking_dartboard import Keeping
-from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
-from gossamer.auditing.attacks.mechanisms import ONE_SCORE, _laplace_below
+from gossamer.auditing.attacks.base import Attack, Case, samples
+from gossamer.auditing.attacks.mechanisms import _laplace_below
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.views import View, log_ratio
 from gossamer.core import Algorithm
@@ -386,58 +384,6 @@ def restless_change() -> Case:
     return Case(algorithm, stream, neighbour, score, supremum=math.log(chance(1, 0) / chance(0, 2)))
 
 
-# --- Mechanisms that only these algorithms have.
-
-
-def not_kept() -> ReleaseCase:
-    """No loss, or 1: the event is that a draw does not survive it.
-
-    >>> round(not_kept().supremum, 3)
-    1.0
-    """
-    release = Keeping((), restless=0.2).calibrate(ONE_SCORE, Budget(1.0))
-    scale = release.scales["noise"][0].value
-    offset = -scale * math.log1p(-0.2)
-
-    def gone(shown: NDArray[Any]) -> Floats:
-        return np.asarray(~shown[:, 0], np.float64)
-
-    lost = math.log((1 - 0.8 * math.exp(-1 / scale)) / 0.2)
-    return ReleaseCase(release, [offset], [offset + 1], gone, supremum=lost)
-
-
-def shared_scores() -> ReleaseCase:
-    """Two candidates with equal scores, of which one falls back by 2 D: permute-and-flip loses all of it.
-
-    >>> round(shared_scores().supremum, 3)
-    1.0
-    """
-    release = SharedFlip(2, touches=1).calibrate(ONE_SCORE, Budget(1.0))
-
-    def won(shown: NDArray[Any]) -> Floats:
-        return np.asarray(shown[:, 0] == 0, np.float64)
-
-    return ReleaseCase(release, [[0.0, 0.0]], [[-1.0, 1.0]], won, supremum=2 / release.scales["noise"][0].value)
-
-
-def spread_scores() -> ReleaseCase:
-    """One selection of two, in which all that may move moves: not sharp, as concentrated privacy is not at delta 0.1.
-
-    >>> round(spread_scores().supremum, 3)
-    0.816
-    """
-    budget, behind = Budget(1.0, 0.1), 0.8
-    release = Spread(2, touches=1).calibrate(ONE_SCORE, budget)
-    scale = release.scales["noise"][0].value
-    wins, then = (1 / (1 + math.exp((behind + moved) / scale)) for moved in (0.0, 2.0))
-
-    def won(shown: NDArray[Any]) -> Floats:
-        return np.asarray(shown[:, 0] == 0, np.float64)
-
-    scores, others = [[0.0, behind]], [[-1.0, behind + 1]]
-    return ReleaseCase(release, scores, others, won, supremum=math.log((wins - budget.delta) / then))
-
-
 FED_OPE_STOCH: tuple[Attack, ...] = (
     *(Attack("one vertex", "the noise of a root", "sharp", partial(one_vertex, law)) for law in BUDGETS),
     Attack("right child", "clamped differences", "sharp", right_child),
@@ -459,6 +405,3 @@ FED_SVT: tuple[Attack, ...] = (
     Attack("literal: threshold", "the share of comparing", "flaw", literal_threshold),
 )
 SHRINKING_DARTBOARD: tuple[Attack, ...] = (Attack("restless change", "keeping and drawing", "sharp", restless_change),)
-KEEPING: tuple[Attack, ...] = (Attack("not kept", "the noise of keeping", "sharp", not_kept),)
-SHARED_FLIP: tuple[Attack, ...] = (Attack("one score", "the noise of a score", "sharp", shared_scores),)
-SPREAD: tuple[Attack, ...] = (Attack("one score", "the noise of a score", "realistic", spread_scores),)
