@@ -119,13 +119,13 @@ def make_algorithm(tables: Mapping[str, Mapping[str, Any]]) -> Algorithm:
     """
     sections = _sections(tables, FOR_NODES)
     entry: Entry = sections["algorithm"].pick("name", REGISTRY, elsewhere=LISTED)
-    sections["algorithm"].expect([entry.make], extra=["name"], supplied=["learners", "clients", "experts"])
+    sections["algorithm"].expect([entry.make], extra=["name"], supplied=["problem", "learners"], by="another section")
     maker = sections["problem"].pick("kind", PROBLEMS)
     sections["problem"].expect([maker], extra=["kind"])
     network = _network(sections["topology"], entry)
     problem = sections["problem"].call(maker)
     served = network if entry.network == "server" else network.learners
-    given = {"problem": problem, "experts": problem, "topology": network, "learners": served, "clients": served}
+    given = {"problem": problem, "topology": network, "learners": served}
     made: Algorithm = sections["algorithm"].call(entry.make, given)
     return made
 

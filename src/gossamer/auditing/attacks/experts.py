@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from gossamer import problems, sets
 from gossamer.algorithms import fed_ope_stoch, fed_svt, shrinking_dartboard
-from gossamer.algorithms.experts.fed_svt import Draws
+from gossamer.algorithms.authoring import Calibration
+from gossamer.algorithms.experts.fed_svt import Draws, SvtCalibration
 from gossamer.auditing.attacks.base import Attack, Case, samples
 from gossamer.auditing.attacks.mechanisms import _laplace_below
 from gossamer.auditing.attacks.pd_ftgl import strategy
@@ -92,7 +93,7 @@ def right_child() -> Case:
     return Case(algorithm, stream, neighbour, score, supremum=2 / scale)
 
 
-def both_leaves(dim: int, calibration: str = "tight") -> Case:
+def both_leaves(dim: int, calibration: Calibration = "tight") -> Case:
     """Linear losses, one tree: a sample of the root, all 1 or all -1, is in the messages of both leaves.
 
     The paper's proof looks at one coordinate, of which there are `dim` in each message.
@@ -114,7 +115,7 @@ def both_leaves(dim: int, calibration: str = "tight") -> Case:
         trust="local",
         release="leaf",
         trees=1,
-        calibration=calibration,  # type: ignore[arg-type]
+        calibration=calibration,
     )
     x = np.zeros((127 if published else 3, dim))
     x[0] = 1.0
@@ -151,7 +152,7 @@ def named_expert() -> Case:
 _RIVALS = 8
 
 
-def noisy_max(calibration: str = "tight") -> Case:
+def noisy_max(calibration: Calibration = "tight") -> Case:
     """One tree, squared losses: the sample of the right child moves one expert up, and all its rivals down.
 
     Expert 0 is good at the root. Where it is named, differences are c x with c > 0 for both features, and are clamped
@@ -167,7 +168,7 @@ def noisy_max(calibration: str = "tight") -> Case:
         1,
         horizon=128 if published else 4,
         budget=Budget(1.0),
-        calibration=calibration,  # type: ignore[arg-type]
+        calibration=calibration,
         **_SQUARES,
     )
     x = np.zeros((127 if published else 3, dim))
@@ -284,7 +285,9 @@ def whole_path(draws: Draws = "permute-and-flip") -> Case:
     (0.98, 0.78)
     """
     quiet, block = 4, 256
-    algorithm = fed_svt(2, 1, horizon=100_000 * block, phase=block, budget=Budget(1.0), failure=0.45, draws=draws)
+    algorithm = fed_svt(
+        2, 1, horizon=100_000 * block, steps_per_exchange=block, budget=Budget(1.0), failure=0.45, draws=draws
+    )
     limit = math.ceil(_limit(algorithm))
     half, most = round(0.5 * limit), round(0.7 * limit)
     phases = np.zeros((quiet + 3, 2))
@@ -293,7 +296,7 @@ def whole_path(draws: Draws = "permute-and-flip") -> Case:
     return _svt_case(algorithm, phases)
 
 
-def literal_threshold(calibration: str = "literal", epsilon: float = 4.0, quiet: int = 9) -> Case:
+def literal_threshold(calibration: SvtCalibration = "literal", epsilon: float = 4.0, quiet: int = 9) -> Case:
     """Line 9 as printed: every phase just below the threshold costs, and comparing has half of epsilon.
 
     All experts lose the same, and one more on the neighbour. The event: the first one stays, and then, with half the
@@ -311,10 +314,10 @@ def literal_threshold(calibration: str = "literal", epsilon: float = 4.0, quiet:
         dim,
         1,
         horizon=block * (quiet + 1),
-        phase=block,
+        steps_per_exchange=block,
         budget=Budget(epsilon),
         failure=0.45,
-        calibration=calibration,  # type: ignore[arg-type]
+        calibration=calibration,
     )
     limit = math.floor(_limit(algorithm))
     x = np.zeros((quiet + 1, block, dim))
@@ -340,7 +343,7 @@ def noised_sums(law: str) -> Case:
     (1.0, 1.0)
     """
     budget, rounds = BUDGETS[law], 2
-    algorithm = fed_svt(2, 1, horizon=rounds, phase=1, budget=budget, trust="local")
+    algorithm = fed_svt(2, 1, horizon=rounds, steps_per_exchange=1, budget=budget, trust="local")
     (release,) = algorithm.releases
     matrix, scale = strategy(release.mechanism, rounds), _scale(algorithm, "sums")
     moved = np.repeat(matrix[:, :1], 2, axis=1)
@@ -367,7 +370,7 @@ def restless_change() -> Case:
     0.959
     """
     dim = 12
-    algorithm = shrinking_dartboard(dim, 1, horizon=2, phase=2, budget=Budget(1.0))
+    algorithm = shrinking_dartboard(dim, 1, horizon=2, steps_per_exchange=2, budget=Budget(1.0))
     eta = 1 / _scale(algorithm, "keep")
     offset = float(algorithm.public["restless"](np.array([1]))[0])
     worst = np.r_[np.zeros(dim - 1), 1.0]
