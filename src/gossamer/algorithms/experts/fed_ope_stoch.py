@@ -240,6 +240,49 @@ def _promise(chosen: TreeNoise, release: Calibrated[Any]) -> Guarantee:
     )
 
 
+def _algorithm(chosen: TreeNoise, network: Federation, play: Play) -> Algorithm:
+    """The algorithm that checked options make."""
+    leaves, units, release = chosen.leaves, chosen.units, chosen.calibrated()
+    scale = release.scales["choice" if chosen.central else "gradient"][0].value
+    known = {
+        name: tuple(float(getattr(leaf, name)) for leaf in leaves) for name in ("depth", "samples", "rate", "last")
+    }
+    local = {} if chosen.central else {"at_vertices" if chosen.release == "vertex" else "at_leaves": release.mechanism}
+    return Algorithm(
+        name="fed_ope_stoch",
+        problem=chosen.problem,
+        topology=network,
+        learner=FrankWolfeClient(
+            chosen.problem,
+            chosen.deepest,
+            chosen.centre,
+            chosen.half,
+            smoothness=math.inf if chosen.published else chosen.smoothness,
+            expert=play == "expert",
+            whole=not chosen.published,
+            **local,
+        ),
+        server=Selecting(release.mechanism) if chosen.central else Argmin(),
+        guarantee=_promise(chosen, release),
+        schedule=Phases(tuple(Segment(1, leaf.rows) for leaf in leaves)),
+        public={
+            **{name: Table(values) for name, values in known.items()},
+            "unit": Table(units),
+            "cap": Table(tuple(CAP * scale * unit for unit in units)),
+        },
+        releases=(release, _PICK.at_scale(expert=1.0)) if play == "expert" else (release,),
+        parameters={
+            "trust": chosen.trust,
+            "phases": f"{len({leaf.phase for leaf in leaves})} trained, the first is {leaves[0].phase}",
+            "trees": f"{min(leaf.tree for leaf in leaves)} to {chosen.deepest} deep, {len(leaves)} exchanges",
+            "samples": f"{sum(leaf.samples for leaf in leaves):,} of {chosen.horizon:,} used",
+            "noise": f"{chosen.calibration}, "
+            + ("one choice" if chosen.central else f"{chosen.noise}, every {chosen.release}"),
+            "play": play,
+        },
+    )
+
+
 def fed_ope_stoch(
     problem: int | Problem,
     learners: int | Federation,
@@ -313,46 +356,3 @@ def fed_ope_stoch(
             f"trees: the default of T_1 is below 1, or does not fit, in {chosen.changed} phases", stacklevel=2
         )
     return _algorithm(chosen, network, play)
-
-
-def _algorithm(chosen: TreeNoise, network: Federation, play: Play) -> Algorithm:
-    """Of options that are checked."""
-    leaves, units, release = chosen.leaves, chosen.units, chosen.calibrated()
-    scale = release.scales["choice" if chosen.central else "gradient"][0].value
-    known = {
-        name: tuple(float(getattr(leaf, name)) for leaf in leaves) for name in ("depth", "samples", "rate", "last")
-    }
-    local = {} if chosen.central else {"at_vertices" if chosen.release == "vertex" else "at_leaves": release.mechanism}
-    return Algorithm(
-        name="fed_ope_stoch",
-        problem=chosen.problem,
-        topology=network,
-        learner=FrankWolfeClient(
-            chosen.problem,
-            chosen.deepest,
-            chosen.centre,
-            chosen.half,
-            smoothness=math.inf if chosen.published else chosen.smoothness,
-            expert=play == "expert",
-            whole=not chosen.published,
-            **local,
-        ),
-        server=Selecting(release.mechanism) if chosen.central else Argmin(),
-        guarantee=_promise(chosen, release),
-        schedule=Phases(tuple(Segment(1, leaf.rows) for leaf in leaves)),
-        public={
-            **{name: Table(values) for name, values in known.items()},
-            "unit": Table(units),
-            "cap": Table(tuple(CAP * scale * unit for unit in units)),
-        },
-        releases=(release, _PICK.at_scale(expert=1.0)) if play == "expert" else (release,),
-        parameters={
-            "trust": chosen.trust,
-            "phases": f"{len({leaf.phase for leaf in leaves})} trained, the first is {leaves[0].phase}",
-            "trees": f"{min(leaf.tree for leaf in leaves)} to {chosen.deepest} deep, {len(leaves)} exchanges",
-            "samples": f"{sum(leaf.samples for leaf in leaves):,} of {chosen.horizon:,} used",
-            "noise": f"{chosen.calibration}, "
-            + ("one choice" if chosen.central else f"{chosen.noise}, every {chosen.release}"),
-            "play": play,
-        },
-    )

@@ -164,7 +164,7 @@ class TreeNoise:
             largest[leaf.phase, leaf.tree] = max(largest.get((leaf.phase, leaf.tree), 0.0), here)
         return tuple(largest[leaf.phase, leaf.tree] for leaf in self.leaves)
 
-    def _slack(self) -> float:
+    def slack(self) -> float:
         """How far one sample moves what is released with all roundings, in units of D of a root, the range over c.
 
         Sums are integers, rounded once. v_s is rounded a few times for every vertex of its path, by 2^-24 of the range
@@ -180,7 +180,7 @@ class TreeNoise:
 
     def calibrated(self) -> Calibrated[Any]:
         """What data go through: draws "choice" of a trusted server, "gradient" of clients."""
-        d, slack = self.problem.dim, self._slack()
+        d, slack = self.problem.dim, self.slack()
         worst = max(leaf.leaves * self.moved(leaf) / unit for leaf, unit in zip(self.leaves, self.units, strict=True))
         if self.central:
             return self._selection(slack, worst)
