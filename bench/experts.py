@@ -23,7 +23,7 @@ LONG = (100_000, 1_000_000)
 
 def setting(steps: int) -> tuple[Algorithm, Stream]:
     """The algorithm on sums over all clients, and its stream: one expert has no losses, the others fair coins."""
-    whole = algorithms.fed_svt(EXPERTS, CLIENTS, horizon=steps, phase=PHASE, budget=Budget(1.0))
+    whole = algorithms.fed_svt(EXPERTS, CLIENTS, horizon=steps, steps_per_exchange=PHASE, budget=Budget(1.0))
     stream = streams.realizable_experts(CLIENTS, EXPERTS, seed=0).sums(whole.schedule, steps, pooled=True)
     return algorithms.summed(whole, pooled=True), stream
 

@@ -110,6 +110,14 @@ def test_calibrate_shows_tight_against_published() -> None:
     assert "enforced by gossamer.problems.Problem.clipped_data_gradient_sum" in " ".join(result.stdout.split())
 
 
+def test_calibrate_knows_prediction_from_experts() -> None:
+    result = gossamer_("calibrate", "fed_svt", "--epsilon", 1, "--horizon", 1000, "--dim", 20, columns=150)
+    assert result.exit_code == 0, result.output
+    assert "fed_svt on server with 10 learners, 20 dimensions" in result.output
+    for calibration in ("tight", "published", "remainder", "halves"):
+        assert f"{calibration}: " in result.output
+
+
 def test_calibrate_says_why_a_calibration_is_refused() -> None:
     options = ("--epsilon", 1, "--delta", 1e-5, "--option", "noise=gaussian")
     result = gossamer_("calibrate", "pd_ogd", *options, columns=120)

@@ -17,9 +17,10 @@ from scipy import stats
 
 from gossamer import Budget, ConfigurationError, DataError, PrivacyError, problems, sets, simulate, streams
 from gossamer.algorithms import follow_the_leader, hedge, shrinking_dartboard, summed
-from gossamer.algorithms.experts.clients import floored, least, loss_bits, relative
-from gossamer.algorithms.experts.shrinking_dartboard import Keeping
+from gossamer.algorithms.experts.clients import loss_bits
+from gossamer.algorithms.experts.totals import floored, least, relative
 from gossamer.core import Every, Federation, Phases, Segment
+from gossamer.mechanisms import Keeping
 from gossamer.metrics import expert_regret
 from gossamer.privacy import Sensitivity
 from gossamer.problems import Block
@@ -80,7 +81,7 @@ def test_bits_leave_room_for_all_clients(clients, phase, bits):
     assert loss_bits(clients, phase) == bits
     assert clients * phase * 2**bits <= 2**24
     if clients * phase == 2**20:
-        with pytest.raises(ConfigurationError, match="phase"):
+        with pytest.raises(ConfigurationError, match="steps_per_exchange"):
             loss_bits(clients, phase + 1)
 
 
@@ -253,7 +254,7 @@ def test_bad_streams_are_refused(make, says):
 
 def test_hedge_against_numpy():
     dim, clients, phase, rounds = 5, 3, 2, 40
-    made = hedge(dim, clients, horizon=rounds * phase, phase=phase)
+    made = hedge(dim, clients, horizon=rounds * phase, steps_per_exchange=phase)
     x = np.random.default_rng(0).integers(0, 17, (rounds * phase, clients, dim)) / 16
     run = simulate(made, given(x), rounds * phase, seed=0, record=["decisions"], measure="local", every=1, **QUIET)
     eta, totals, mixtures = math.sqrt(8 * math.log(dim) / (rounds * phase * phase)), np.zeros(dim), []
@@ -294,17 +295,17 @@ def test_the_leader_is_the_lowest_of_the_best():
 
 @pytest.mark.parametrize("make", [hedge, follow_the_leader])
 def test_baselines_are_not_private_and_run_on_sums(make):
-    made = make(4, 3, horizon=60, phase=5)
+    made = make(4, 3, horizon=60, steps_per_exchange=5)
     assert made.guarantee.basis == "none"
     x = streams.stochastic_experts(3, 4, seed=0).read(0, 60).x
     sums = x.reshape(12, 5, 3, 4).sum(axis=1)
     inputs = [(made, x), (summed(made), sums)]
     runs = [simulate(each, given(y), len(y), seed=0, record=["broadcasts"], **QUIET) for each, y in inputs]
     assert_allclose(runs[0].transcript["broadcasts"], runs[1].transcript["broadcasts"], rtol=1e-6)
-    for options in ({"phase": 61}, {"phase": 0}):
-        with pytest.raises(ConfigurationError, match="phase"):
+    for options in ({"steps_per_exchange": 61}, {"steps_per_exchange": 0}):
+        with pytest.raises(ConfigurationError, match="steps_per_exchange"):
             make(4, 3, **{"horizon": 60} | options)
-    with pytest.raises(ConfigurationError, match="experts"):
+    with pytest.raises(ConfigurationError, match="problem: got 1"):
         make(1, 3, horizon=60)
     with pytest.raises(ConfigurationError, match="complete"):
         make(4, Federation(3, participation=0.5, seed=0), horizon=60)
@@ -354,7 +355,9 @@ def test_without_a_limit_the_expert_has_the_law_of_hedge():
 def test_draws_never_exceed_their_number():
     """Losses so large that nothing is kept: draws until they run out, then the expert stays."""
     dim, rounds = 30, 200
-    made = shrinking_dartboard(dim, 1, horizon=rounds * 40, phase=40, budget=Budget(3.0, 1e-5), failure=0.3)
+    made = shrinking_dartboard(
+        dim, 1, horizon=rounds * 40, steps_per_exchange=40, budget=Budget(3.0, 1e-5), failure=0.3
+    )
     ones = given(np.ones((rounds * 40, 1, dim)))
     few = made.server.draws
     assert few <= rounds
@@ -372,7 +375,7 @@ def test_draws_never_exceed_their_number():
 @pytest.mark.parametrize("budget", [Budget(1.0), Budget(1.0, 1e-5), Budget(0.1, 1e-3), Budget(10.0)])
 @pytest.mark.parametrize(("horizon", "phase", "clients"), [(1, 1, 1), (1000, 1, 1), (10_000, 10, 8)])
 def test_the_dartboard_keeps_its_budget(budget, horizon, phase, clients):
-    made = shrinking_dartboard(10, clients, horizon=horizon, phase=phase, budget=budget)
+    made = shrinking_dartboard(10, clients, horizon=horizon, steps_per_exchange=phase, budget=budget)
     assert 0.5 * budget.epsilon < made.guarantee.epsilon <= budget.epsilon
     assert made.guarantee.deltas[0] <= budget.delta
     assert made.server.drawing.touches == made.server.draws <= horizon // phase
@@ -400,12 +403,12 @@ def test_keeping_costs_the_largest_change_of_either_answer():
         ({"budget": 1.0}, PrivacyError, "budget"),
         ({"failure": 0.0}, ConfigurationError, "failure"),
         ({"failure": 1.0}, ConfigurationError, "failure"),
-        ({"phase": 101}, ConfigurationError, "phase"),
-        ({"experts": 1}, ConfigurationError, "experts"),
-        ({"clients": Federation(2, participation=0.5, seed=0)}, ConfigurationError, "complete"),
+        ({"steps_per_exchange": 101}, ConfigurationError, "steps_per_exchange"),
+        ({"problem": 1}, ConfigurationError, "problem: got 1"),
+        ({"learners": Federation(2, participation=0.5, seed=0)}, ConfigurationError, "complete"),
     ],
 )
 def test_bad_dartboards_are_refused(options, error, says):
-    given = {"experts": 3, "clients": 2, "horizon": 100, "budget": Budget(1.0)} | options
+    given = {"problem": 3, "learners": 2, "horizon": 100, "budget": Budget(1.0)} | options
     with pytest.raises(error, match=says):
-        shrinking_dartboard(given.pop("experts"), given.pop("clients"), **given)
+        shrinking_dartboard(**given)

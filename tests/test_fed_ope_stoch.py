@@ -20,7 +20,7 @@ from scipy import stats
 
 from gossamer import Budget, ConfigurationError, PrivacyError, problems, sets, simulate, streams
 from gossamer.algorithms import fed_ope_stoch, summed
-from gossamer.algorithms.experts.fed_ope_stoch import Setting
+from gossamer.algorithms.experts.frank_wolfe_noise import TreeNoise
 from gossamer.algorithms.experts.frank_wolfe_trees import Leaf
 from gossamer.core import Federation, Now
 from gossamer.metrics import expert_regret
@@ -32,10 +32,10 @@ PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 1e-5)
 SQUARES = problems.LeastSquares(4, domain=sets.Simplex())
 
 
-def setting(problem=None, **options):
+def tree_noise(problem=None, **options):
     defaults = {
         "problem": problem or problems.Linear(10, domain=sets.Simplex()),
-        "network": Federation(1),
+        "learners": 1,
         "horizon": 2**12,
         "budget": PURE,
         "lipschitz": 1.0,
@@ -44,10 +44,18 @@ def setting(problem=None, **options):
         "release": "vertex",
         "noise": "laplace",
         "trees": None,
-        "play": "mixture",
         "calibration": "tight",
     }
-    return Setting(**defaults | options)
+    return TreeNoise(**defaults | options)
+
+
+def algorithm(chosen):
+    """What a user gets who chooses the same."""
+    options = {
+        name: getattr(chosen, name) for name in ("horizon", "budget", "lipschitz", "smoothness", "trust", "trees")
+    }
+    local = {} if chosen.central else {"release": chosen.release, "noise": chosen.noise}
+    return fed_ope_stoch(chosen.problem, chosen.learners, calibration=chosen.calibration, **options, **local)
 
 
 def scale(made, name):
@@ -89,7 +97,7 @@ TREES = [
 @pytest.mark.filterwarnings("ignore:trees")
 @pytest.mark.parametrize("options", TREES)
 def test_exchanges_are_the_leaves_of_algorithm_3_depth_first(options):
-    chosen = setting(**options)
+    chosen = tree_noise(**options)
     published = chosen.calibration == "published"
     for phase, group in groupby(chosen.leaves, lambda leaf: leaf.phase):
         leaves = list(group)
@@ -118,7 +126,7 @@ def test_exchanges_are_the_leaves_of_algorithm_3_depth_first(options):
 @pytest.mark.parametrize("options", TREES)
 def test_samples_of_vertices_are_disjoint_and_each_step_is_in_one_block(options):
     """Blocks follow one another; those of phase p end where phase p begins, after 2^(p-1) - 1 steps."""
-    chosen = setting(**options)
+    chosen = tree_noise(**options)
     ends = list(accumulate(leaf.rows for leaf in chosen.leaves))
     assert all(0 < leaf.samples <= leaf.rows for leaf in chosen.leaves)
     for leaf, end in zip(chosen.leaves, ends, strict=True):
@@ -127,7 +135,7 @@ def test_samples_of_vertices_are_disjoint_and_each_step_is_in_one_block(options)
     assert chosen.horizon / 2 <= ends[-1] + 1 <= chosen.horizon
     if chosen.calibration == "tight":
         assert all(leaf.samples == leaf.rows for leaf in chosen.leaves)
-    made = chosen.algorithm() if chosen.smoothness == 0 else None
+    made = algorithm(chosen) if chosen.smoothness == 0 else None
     if made:
         blocks = [run.block for run in made.schedule.segments(chosen.horizon) for _ in range(run.exchanges)]
         assert blocks == [leaf.rows for leaf in chosen.leaves]
@@ -136,8 +144,8 @@ def test_samples_of_vertices_are_disjoint_and_each_step_is_in_one_block(options)
 @pytest.mark.filterwarnings("ignore:trees")
 def test_depths_are_those_of_the_paper():
     """T_1 = floor(log2(b epsilon beta sqrt(m) / (alpha ln d)) / 2), or what fits; and no tree for linear losses."""
-    options = {"smoothness": 3.0, "network": Federation(9), "lipschitz": 2.0, "horizon": 2**15}
-    published = setting(**options, calibration="published", release="leaf")
+    options = {"smoothness": 3.0, "learners": 9, "lipschitz": 2.0, "horizon": 2**15}
+    published = tree_noise(**options, calibration="published", release="leaf")
     depths = {leaf.phase: leaf.tree for leaf in published.leaves}
     for phase, depth in depths.items():
         batch = 2 ** (phase - 1) / (phase - 1) ** 2
@@ -145,8 +153,8 @@ def test_depths_are_those_of_the_paper():
         fits = [j for j in range(1, printed + 1) if batch >= 2**j and batch * (j + j * (j + 1) / 4) <= 2 ** (phase - 2)]
         assert depth == (fits[-1] if phase > min(depths) else depth)
     assert max(depths.values()) == 4
-    assert {leaf.tree for leaf in setting().leaves} == {0}
-    assert {leaf.tree for leaf in setting(calibration="published", release="leaf").leaves} == {1}
+    assert {leaf.tree for leaf in tree_noise().leaves} == {0}
+    assert {leaf.tree for leaf in tree_noise(calibration="published", release="leaf").leaves} == {1}
 
 
 # -- the algorithm -----------------------------------------------------------------------------------------------------
@@ -245,20 +253,8 @@ def reference(chosen, made, x, y, draws):
 )
 def test_trees_of_depth_2_against_numpy(options):
     clients, horizon = 3, 2**6
-    chosen = setting(
-        SQUARES, **{"network": Federation(clients), "trees": 2, "horizon": horizon, "smoothness": 2.0} | options
-    )
-    made = fed_ope_stoch(
-        SQUARES,
-        clients,
-        horizon=horizon,
-        budget=chosen.budget,
-        lipschitz=1.0,
-        smoothness=chosen.smoothness,
-        trust=chosen.trust,
-        release=None if chosen.trust == "central" else chosen.release,
-        trees=2,
-    )
+    chosen = tree_noise(SQUARES, **{"learners": clients, "trees": 2, "horizon": horizon, "smoothness": 2.0} | options)
+    made = algorithm(chosen)
     rng = np.random.default_rng(2)
     x = rng.uniform(-1, 1, (horizon, clients, 4)).astype(np.float32)
     y = (x @ np.array([0.1, 0.7, 0.2, 0.0]) + 0.1 * rng.normal(size=(horizon, clients))).astype(np.float32)
@@ -331,7 +327,7 @@ def client(trust, release, noise, problem_name, trees):
     """A client's releases without noise, as a function of its samples and of what the server named."""
     problem = problems.Experts(3) if problem_name == "experts" else problems.LeastSquares(3, domain=sets.Simplex())
     budget = PURE if noise == "laplace" else APPROXIMATE
-    chosen = setting(
+    chosen = tree_noise(
         problem,
         horizon=2**5,
         trust=trust,
@@ -341,7 +337,7 @@ def client(trust, release, noise, problem_name, trees):
         smoothness=0.0 if problem_name == "experts" else 1.7,
         budget=budget,
     )
-    made = chosen.algorithm()
+    made = algorithm(chosen)
     learner, leaves = made.learner, chosen.leaves
     k = np.arange(1, len(leaves) + 1)
     public = {name: jnp.asarray(table(k), jnp.float32) for name, table in made.public.items()}
@@ -442,7 +438,7 @@ def test_published_noise_is_what_is_printed(trust, trees):
     """4 alpha 2^j / (b epsilon) on every coordinate of v_s (local), and on the sum over clients (central)."""
     options = {"trees": trees, "calibration": "published", "budget": Budget(0.5), "lipschitz": 3.0, "trust": trust}
     made = fed_ope_stoch(problems.Linear(6, domain=sets.Simplex()), 4, horizon=2**14, **options)
-    chosen = setting(problems.Linear(6, domain=sets.Simplex()), horizon=2**14, release="leaf", **options)
+    chosen = tree_noise(problems.Linear(6, domain=sets.Simplex()), horizon=2**14, release="leaf", **options)
     units = made.public["unit"](np.arange(1, len(chosen.leaves) + 1))
     noise = units * scale(made, "gradient" if trust == "local" else "choice")
     for leaf, size in zip(chosen.leaves, noise, strict=True):
@@ -460,7 +456,7 @@ def test_published_noise_is_what_is_printed(trust, trees):
 )
 def test_the_table_of_scales(dim, depth, paper, per_leaf, per_vertex):
     """SOUNDNESS 5.1: epsilon 1, b = 64, linear losses with gradients from -1 to 1."""
-    chosen = setting(problems.Linear(dim, domain=sets.Simplex()))
+    chosen = tree_noise(problems.Linear(dim, domain=sets.Simplex()))
     root = Leaf(7, depth, 0, 64, 64, 1.0, False)
     assert_allclose(chosen.printed(root), paper)
     assert_allclose(dim * root.leaves * chosen.moved(root), per_leaf, rtol=0.01)
@@ -470,8 +466,8 @@ def test_the_table_of_scales(dim, depth, paper, per_leaf, per_vertex):
 @pytest.mark.parametrize(("release", "expected"), [("leaf", 0.625), ("vertex", 0.3125)])
 def test_messages_have_the_noise_of_the_table(release, expected):
     """d = 10, j = 1, for batches of another size."""
-    chosen = setting(trees=1, release=release, horizon=2**6)
-    made = chosen.algorithm()
+    chosen = tree_noise(trees=1, release=release, horizon=2**6)
+    made = algorithm(chosen)
     root = chosen.leaves[-2]
     assert scale(made, "gradient") == pytest.approx(10, rel=1e-3)
     if release == "vertex":
@@ -486,13 +482,13 @@ def test_a_gaussian_vertex_has_less_noise_than_the_papers_laplace():
     problem = problems.Linear(100, domain=sets.Simplex())
     made = fed_ope_stoch(problem, 1, horizon=2**7, budget=APPROXIMATE, lipschitz=1.0, trust="local")
     assert_allclose(2 * scale(made, "gradient") / 64, 1.17, rtol=0.01)
-    assert_allclose(math.sqrt(2) * setting(problem).printed(Leaf(7, 5, 0, 64, 64, 1.0, False)), 2.83, rtol=0.01)
+    assert_allclose(math.sqrt(2) * tree_noise(problem).printed(Leaf(7, 5, 0, 64, 64, 1.0, False)), 2.83, rtol=0.01)
 
 
 def test_experts_are_centred():
     """Losses between 0 and 1 have half the range of gradients between -1 and 1: the same noise for sums of range 1."""
     linear = problems.Linear(10, domain=sets.Simplex())
-    ours, theirs = setting(problems.Experts(10)), setting(linear)
+    ours, theirs = tree_noise(problems.Experts(10)), tree_noise(linear)
     assert (ours.centre, ours.half, theirs.centre, theirs.half) == (0.5, 0.5, 0.0, 1.0)
     assert_allclose(ours.moved(ours.leaves[-1]) * 2, theirs.moved(theirs.leaves[-1]))
 
@@ -561,7 +557,7 @@ LINEAR = problems.Linear(3, domain=sets.Simplex())
         (20, {"horizon": 1}, ConfigurationError, "enough steps for one phase"),
         (20, {"horizon": 8, "trees": 3}, ConfigurationError, "enough steps for one phase"),
         (20, {"horizon": 64, "calibration": "published", "trees": 1}, ConfigurationError, "horizon: got 64"),
-        (1, {}, ConfigurationError, "experts: got 1"),
+        (1, {}, ConfigurationError, "problem: got 1"),
         (problems.Linear(3), {}, ConfigurationError, "Simplex"),
         (problems.Logistic(3, l2=0.1, feature_bound=1.0, domain=sets.Simplex()), {}, ConfigurationError, "without l2"),
         (LINEAR, {}, ConfigurationError, "lipschitz: got None"),
@@ -569,7 +565,7 @@ LINEAR = problems.Linear(3, domain=sets.Simplex())
         (LINEAR, {"lipschitz": 0.0}, ConfigurationError, "lipschitz"),
         (LINEAR, {"lipschitz": 1.0, "smoothness": -1.0}, ConfigurationError, "smoothness"),
         (20, {"budget": 1.0}, PrivacyError, "budget"),
-        (20, {"clients": Federation(3, participation=0.5, seed=0)}, ConfigurationError, "always complete"),
+        (20, {"learners": Federation(3, participation=0.5, seed=0)}, ConfigurationError, "always complete"),
         (20, {"trust": "peers"}, ConfigurationError, "trust"),
         (20, {"noise": "laplace"}, ConfigurationError, "noise"),
         (20, {"release": "leaf"}, ConfigurationError, "release"),
@@ -586,9 +582,9 @@ LINEAR = problems.Linear(3, domain=sets.Simplex())
     ],
 )
 def test_bad_settings_are_refused(problem, options, error, says):
-    given = {"clients": 2, "horizon": 2**8, "budget": PURE} | options
+    given = {"learners": 2, "horizon": 2**8, "budget": PURE} | options
     with pytest.raises(error, match=says):
-        fed_ope_stoch(problem, given.pop("clients"), **given)
+        fed_ope_stoch(problem, **given)
 
 
 def test_runs_on_sums_need_all_samples_and_noise_of_the_server_alone():

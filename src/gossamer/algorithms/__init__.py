@@ -23,11 +23,11 @@ from gossamer.algorithms.descent.noisy_ogd import noisy_ogd
 from gossamer.algorithms.descent.pd_ogd import pd_ogd
 from gossamer.algorithms.descent.pdop import pdop
 from gossamer.algorithms.endless.ldp_endless import ldp_endless
-from gossamer.algorithms.experts.clients import summed
 from gossamer.algorithms.experts.fed_ope_stoch import fed_ope_stoch
 from gossamer.algorithms.experts.fed_svt import fed_svt
 from gossamer.algorithms.experts.follow_the_leader import follow_the_leader
 from gossamer.algorithms.experts.hedge import hedge
+from gossamer.algorithms.experts.on_sums import summed
 from gossamer.algorithms.experts.shrinking_dartboard import shrinking_dartboard
 from gossamer.algorithms.federated.online_federated import online_federated
 from gossamer.core import Algorithm, Rate
@@ -141,24 +141,26 @@ REGISTRY: Mapping[str, Entry] = {
         fed_svt,
         "server",
         "experts of which one loses little: sparse vectors (paper 004)",
-        {"budget": Budget(20.0), "horizon": 1000, "phase": 3},
+        {"budget": Budget(20.0), "horizon": 1000, "steps_per_exchange": 3},
         losses="experts",
     ),
     "shrinking_dartboard": Entry(
         shrinking_dartboard,
         "server",
         "experts against any adversary (Asi et al. 2022)",
-        {"budget": Budget(5.0, 1e-3), "horizon": 1000, "phase": 3},
+        {"budget": Budget(5.0, 1e-3), "horizon": 1000, "steps_per_exchange": 3},
         losses="experts",
     ),
     "follow_the_leader": Entry(
         follow_the_leader,
         "server",
         "the expert that lost least so far",
-        {"horizon": 1000, "phase": 3},
+        {"horizon": 1000, "steps_per_exchange": 3},
         losses="experts",
     ),
-    "hedge": Entry(hedge, "server", "exponential weights on experts", {"horizon": 1000, "phase": 3}, losses="experts"),
+    "hedge": Entry(
+        hedge, "server", "exponential weights on experts", {"horizon": 1000, "steps_per_exchange": 3}, losses="experts"
+    ),
 }
 
 __all__ = [

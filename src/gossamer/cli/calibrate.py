@@ -27,8 +27,6 @@ BUDGETS = {"budget", "budgets"}
 """What a budget is called: the second where every learner may have one of its own."""
 SOME = {"horizon": 1000}
 """To find out whether a horizon is all that is missing."""
-NETWORK = ("topology", "learners", "clients")
-"""Parameters that --learners settles."""
 
 
 def calibrate(
@@ -87,7 +85,7 @@ def _takes_budget(entry: Entry) -> bool:
 
 def _require_all(entry: Entry, settings: Mapping[str, Any], options: Sequence[str]) -> None:
     """Refuse where one of the other options has no default and was left out, and say how it is given here."""
-    given = {*settings, *NETWORK, *dict(map(_parse, options))}
+    given = {*settings, *SETTLED, *dict(map(_parse, options))}
     for name, key in keys_of(entry.make).items():
         if key.required and name not in {*given, *SETTLED}:
             hint = f"give --option {name}=VALUE"
@@ -140,7 +138,7 @@ def _build(
     """The algorithm, or the reason why this calibration is refused."""
     problem, network = setting(entry, dim, learners)
     section = Section("calibrate --option", dict(map(_parse, options)))
-    ours = {"problem": problem, "experts": problem, "topology": network, "learners": network, "clients": network}
+    ours = {"problem": problem, "topology": network, "learners": network}
     supplied = {**settings, **ours, "calibration": kind}
     section.expect([entry.make], supplied=list(supplied), by="another option")
     try:

@@ -4,8 +4,10 @@ from gossamer.mechanisms.base import Additive, AdditiveLaw, Calibrated, Mechanis
 from gossamer.mechanisms.factorized import Factorized
 from gossamer.mechanisms.gossiped import Gossiped
 from gossamer.mechanisms.independent import Independent
+from gossamer.mechanisms.keeping import Keeping
 from gossamer.mechanisms.prefix import Aggregation, Prefix, prefix_sum
 from gossamer.mechanisms.selection import ExponentialMechanism, NoisyMax, PermuteAndFlip
+from gossamer.mechanisms.shared import SharedFlip, Spread
 from gossamer.mechanisms.threshold import AboveThreshold
 from gossamer.mechanisms.tree import TreeSum
 
@@ -19,10 +21,13 @@ __all__ = [
     "Factorized",
     "Gossiped",
     "Independent",
+    "Keeping",
     "Mechanism",
     "NoisyMax",
     "PermuteAndFlip",
     "Prefix",
+    "SharedFlip",
+    "Spread",
     "TreeSum",
     "prefix_sum",
     "snap",

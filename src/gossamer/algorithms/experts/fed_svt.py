@@ -12,48 +12,34 @@ Line 9 compares with Lhat (as printed, with L: then every phase costs), line 12 
 played. One sample moves all later q of its segment by the same amount, so that comparing costs
 max(1/a, 1/b) in all (`mechanisms.AboveThreshold`, constant shift), and each of at most kappa draws costs eta.
 
-Where nobody trusts the server, each client noises its sums, and the server names the leader: there is no sparse vector.
+Where nobody trusts the server, there is no sparse vector: `noisy_leader`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from scipy import optimize, stats
 
-from gossamer.algorithms.authoring import FIRST
-from gossamer.algorithms.experts.clients import (
-    BELOW,
-    CAP,
-    ROUNDED,
-    SPARE,
-    Client,
-    State,
-    clients_of,
-    experts_of,
-    floored,
-    loss_bits,
-    phases_of,
-    relative,
-)
-from gossamer.algorithms.experts.follow_the_leader import Leader
+from gossamer.algorithms.authoring import FIRST, Calibration
+from gossamer.algorithms.experts.clients import Client, clients_of, exchanges_of, experts_of, loss_bits
+from gossamer.algorithms.experts.noisy_leader import noisy_leader
+from gossamer.algorithms.experts.shared_budget import BELOW, largest_rate, of_both
+from gossamer.algorithms.experts.totals import CAP, ROUNDED, floored, relative
 from gossamer.checks import check_choice, check_positive
 from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import (
     AboveThreshold,
-    Additive,
+    Aggregation,
     Calibrated,
     ExponentialMechanism,
-    Factorized,
-    Independent,
     PermuteAndFlip,
-    TreeSum,
     pairs,
 )
 from gossamer.mechanisms.selection import Selection
@@ -65,21 +51,17 @@ from gossamer.privacy import (
     NoiseSpec,
     Pure,
     Sensitivity,
-    Unit,
-    accounting,
-    compose,
     declared,
     no_guarantee,
 )
-from gossamer.privacy.loss import BoundedRange, Loss
+from gossamer.privacy.loss import BoundedRange
 from gossamer.problems import Experts
 from gossamer.spec import kind
 
 Trust = Literal["central", "local"]
-Calibration = Literal["tight", "A", "B", "C", "published", "literal"]
 Draws = Literal["exponential", "permute-and-flip"]
-Aggregation = Literal["tree", "blt", "independent"]
-
+SvtCalibration = Literal[Calibration, "remainder", "halves", "literal"]
+"""Besides those of all algorithms: the paper's kappa and L with another split of epsilon, and line 9 as printed."""
 
 _ONE_INCREMENT = "one sample moves one increment of a query by 1, since losses lie between 0 and 1 and sums are exact"
 _EVERY_SCORE = (
@@ -139,27 +121,6 @@ class SparseVector(Server):
 
 
 @dataclass(frozen=True)
-class NoisyClient(Client):
-    """Trusts nobody: what it sends are the increments of a noisy sum."""
-
-    mechanism: Additive
-
-    @property
-    def noise(self) -> Mapping[str, NoiseSpec]:
-        """One vector for every phase."""
-        return self.mechanism.noise(used_in="speak")
-
-    def _start(self) -> Any:
-        return self.mechanism.init()
-
-    def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
-        """The phase's sums through the mechanism."""
-        sums = declared(state.sums, "one sample moves every sum of losses by 1, since losses lie between 0 and 1")
-        noisy, private = self.mechanism.increment(state.private, sums, now.noise, now.grid)
-        return noisy, state._replace(private=private)
-
-
-@dataclass(frozen=True)
 class Constants:
     """The numbers of Theorem 2.6, and the noise.
 
@@ -178,103 +139,6 @@ class Constants:
     limit: float
 
 
-@kind("algorithm", "fed_svt")
-def fed_svt(
-    experts: int | Experts,
-    clients: int | Federation,
-    *,
-    horizon: int,
-    phase: int = 10,
-    optimal_loss: float = 0.0,
-    failure: float = 0.05,
-    budget: Budget,
-    trust: Trust = "central",
-    calibration: Calibration = "tight",
-    draws: Draws = "exponential",
-    aggregation: Aggregation | None = None,
-) -> Algorithm:
-    """Prediction from experts, one of which loses little; the privacy of every single loss vector.
-
-    Args:
-        experts: how many, or the problem.
-        clients: how many; all play the same expert.
-        horizon: steps.
-        phase: N: steps between two exchanges.
-        optimal_loss: L*: the best expert loses at most this much for every client. Nothing checks it, because the data
-            are private: where it is wrong, regret suffers, privacy does not. A public sign: all changes are used up.
-        failure: rho: the bound of Theorem 2.6 may fail with about this probability.
-        budget: for the whole horizon; with a delta, draws compose better.
-        trust: "central": the server sees every client's sums, and what it broadcasts is private. "local": clients noise
-            their sums.
-        calibration: "tight": the best split between comparing and drawing, kappa from the exact law of the number of
-            changes, and the smallest L with which the proof works. "published": the paper's noise, eta and L. "A", "B",
-            "C": the paper's kappa and L with another split: eta = 3 epsilon / (4 kappa); half the
-            budget on each, less noise; the largest eta for a delta. "literal": line 9 as printed, without guarantee.
-        draws: "exponential", or "permute-and-flip" for pure budgets: never worse for one draw, but Lemma D.2 and with
-            it `failure` are about the exponential mechanism.
-        aggregation: of local noise: "tree" (pure budgets), "blt" (with a delta), "independent".
-
-    >>> print(fed_svt(100, 16, horizon=10_000, budget=Budget(1.0)).describe())
-    fed_svt on server with 16 learners
-      phase: 10
-      trust: central
-      changes: at most 33
-      threshold: 185.5 above m L* = 0
-      noise: tight, exponential
-      noise on query: scale 3.36
-      noise on threshold: scale 3.36
-      noise on choice: scale 94.03
-      guarantee: Proven: over 10,000 steps, whoever sees all that the trusted server sends out, learns about one sample
-      of one learner at most epsilon 1.
-    """
-    for field, given, choices in (
-        ("trust", trust, Trust),
-        ("calibration", calibration, Calibration),
-        ("draws", draws, Draws),
-    ):
-        check_choice(field, given, choices)
-    problem, network = experts_of(experts), clients_of(clients)
-    if not isinstance(budget, Budget):
-        raise PrivacyError.of("budget", budget, "a Budget for the whole horizon", "try Budget(1.0)")
-    rounds, bits = phases_of(horizon, phase), loss_bits(network.learners, phase)
-    if check_positive("optimal_loss", optimal_loss, zero=True) > horizon:
-        raise ConfigurationError("optimal_loss", optimal_loss, f"at most the horizon of {horizon:,}")
-    if trust == "local":
-        if draws != "exponential" or optimal_loss:
-            raise ConfigurationError("draws, optimal_loss", (draws, optimal_loss), "their defaults with trust='local'")
-        return _local(problem, network, budget, aggregation, calibration, horizon, phase)
-    if aggregation is not None:
-        raise ConfigurationError("aggregation", aggregation, "None with trust='central'")
-    if check_positive("failure", failure) >= 0.5:
-        raise ConfigurationError("failure", failure, "a probability above 0, below 1/2")
-    constants = _constants(problem.dim, rounds, failure, budget, calibration)
-    comparing, drawing = _mechanisms(problem.dim, rounds, constants, budget, calibration, draws)
-    floor = math.ceil(16 * network.learners * optimal_loss) / 16
-    return Algorithm(
-        name="fed_svt",
-        problem=problem,
-        topology=network,
-        learner=Client(problem, bits),
-        server=SparseVector(problem, comparing.mechanism, drawing.mechanism),
-        guarantee=_promise(comparing, drawing, budget, calibration, horizon),
-        schedule=Phases((Segment(1, 0), Segment(rounds, phase))),
-        public={
-            "first": FIRST,
-            "threshold": Rate(floor + constants.limit, power=0.0),
-            "floor": Rate(floor, power=0.0),
-            "cap": Rate(CAP * drawing.scales["choice"][0].value, power=0.0),
-        },
-        releases=(comparing, drawing),
-        parameters={
-            "phase": phase,
-            "trust": trust,
-            "changes": f"at most {constants.changes}",
-            "threshold": f"{constants.limit:.4g} above m L* = {floor:g}",
-            "noise": f"{calibration}, {draws}",
-        },
-    )
-
-
 def most_changes(experts: int, failure: float) -> int:
     """How often the expert changes at most, except with this probability, where one expert never exceeds m L*.
 
@@ -289,12 +153,9 @@ def most_changes(experts: int, failure: float) -> int:
     return int(stats.nbinom.ppf(1 - failure, halvings, 1 / 3)) + halvings
 
 
-def _constants(experts: int, rounds: int, failure: float, budget: Budget, calibration: Calibration) -> Constants:
+def _constants(experts: int, rounds: int, failure: float, budget: Budget, calibration: SvtCalibration) -> Constants:
     """Kappa, eta, the noise and L: printed, or as small as the proof allows."""
     epsilon = budget.epsilon
-    if calibration in ("A", "B", "C") and bool(budget.delta) != (calibration == "C"):
-        kind = "one with a delta" if calibration == "C" else "a pure one"
-        raise PrivacyError.of("budget", budget, f"{kind} for calibration={calibration!r}", "'tight' takes both")
     if calibration == "tight":
         changes = most_changes(experts, failure)
 
@@ -304,8 +165,8 @@ def _constants(experts: int, rounds: int, failure: float, budget: Budget, calibr
         share = optimize.minimize_scalar(lambda share: at(share).limit, bounds=(0.02, 0.9), method="bounded").x
         return at(float(share))
     changes = math.ceil(3 * math.ceil(math.log2(experts)) + 24 * math.log(1 / failure))
-    threshold, query = (2 / epsilon, 2 / epsilon) if calibration == "B" else (4 / epsilon, 8 / epsilon)
-    if calibration in ("A", "B", "C"):
+    threshold, query = (2 / epsilon, 2 / epsilon) if calibration == "halves" else (4 / epsilon, 8 / epsilon)
+    if calibration in ("remainder", "halves"):
         eta = _largest_eta(changes, max(1 / threshold, 1 / query), budget)
     else:
         eta = epsilon / (math.sqrt(changes * math.log(1 / budget.delta)) if budget.delta else 2 * changes)
@@ -329,15 +190,11 @@ def _largest_eta(changes: int, compared: float, budget: Budget) -> float:
     """The most that each draw may cost beside what comparing costs."""
     if budget.delta == 0:
         return (BELOW * budget.epsilon - compared) / changes
-
-    def cost(eta: float) -> float:
-        return compose([Pure(compared), BoundedRange((eta,) * changes)]).epsilon((1 - SPARE) * budget.delta)
-
-    return accounting.largest_within(cost, BELOW * budget.epsilon)
+    return largest_rate(lambda eta: [Pure(compared), BoundedRange((eta,) * changes)], budget)
 
 
 def _mechanisms(
-    experts: int, rounds: int, constants: Constants, budget: Budget, calibration: Calibration, draws: Draws
+    experts: int, rounds: int, constants: Constants, budget: Budget, calibration: SvtCalibration, draws: Draws
 ) -> tuple[Calibrated[AboveThreshold], Calibrated[Selection]]:
     """Comparing: one sample moves one increment by 1. Drawing: it moves every score by 1, and a rounding."""
     one = Sensitivity(l1=1.0, l2=1.0)
@@ -362,74 +219,122 @@ def _promise(
     comparing: Calibrated[AboveThreshold],
     drawing: Calibrated[Selection],
     budget: Budget,
-    calibration: Calibration,
+    calibration: SvtCalibration,
     horizon: int,
 ) -> Guarantee:
+    """What the server broadcasts is a function of what was compared and drawn."""
     if calibration == "literal":
         return no_guarantee("queries are compared with the bare threshold: what that costs grows with every phase")
-    loss: Loss = compose([comparing.losses[0], drawing.losses[0]])
-    published = calibration == "published"
-    return Guarantee(
-        basis="published" if published else "proven",
-        reason=f"published as epsilon {budget.epsilon:g}, with a proof for more" if published and budget.delta else "",
-        losses=(loss,),
-        deltas=((1 - SPARE) * budget.delta,),
-        unit=Unit.SAMPLE,
-        observer="broadcasts",
+    promise = of_both(
+        comparing,
+        drawing,
+        budget,
+        Assumption("sums are exact", "gossamer.algorithms.experts.clients.loss_bits"),
+        Assumption("an expert is drawn only where the threshold is exceeded", f"{__name__}.SparseVector.aggregate"),
+        Assumption("the played expert is fixed between two draws", f"{__name__}.SparseVector.aggregate"),
         horizon=horizon,
-        repeats="group",
-        assumptions=(
-            Assumption("losses lie between 0 and 1", "gossamer.problems.Experts.loss_sums"),
-            Assumption("sums are exact", "gossamer.algorithms.experts.clients.loss_bits"),
-            Assumption("an expert is drawn only where the threshold is exceeded", f"{__name__}.SparseVector.aggregate"),
-            Assumption("the played expert is fixed between two draws", f"{__name__}.SparseVector.aggregate"),
-        ),
         proof="docs/algorithms/fed_svt.md",
     )
+    if calibration != "published":
+        return promise
+    reason = f"published as epsilon {budget.epsilon:g}, with a proof for more" if budget.delta else ""
+    return replace(promise, basis="published", reason=reason)
 
 
-def _local(
-    problem: Experts,
-    network: Federation,
-    budget: Budget,
-    aggregation: Aggregation | None,
-    calibration: Calibration,
+@kind("algorithm", "fed_svt")
+def fed_svt(
+    problem: int | Experts,
+    learners: int | Federation,
+    *,
     horizon: int,
-    phase: int,
+    steps_per_exchange: int = 10,
+    optimal_loss: float = 0.0,
+    failure: float = 0.05,
+    budget: Budget,
+    trust: Trust = "central",
+    calibration: SvtCalibration = "tight",
+    draws: Draws = "exponential",
+    aggregation: Aggregation | None = None,
 ) -> Algorithm:
-    """Noisy sums of every client, and the leader among them."""
-    if calibration != "tight":
-        raise ConfigurationError("calibration", calibration, "'tight' with trust='local'", "the paper has no other")
-    kind = aggregation or ("blt" if budget.delta else "tree")
-    check_choice("aggregation", kind, Aggregation)
-    if kind == "blt" and budget.delta == 0:
-        raise PrivacyError.of("budget", budget, "one with a delta for aggregation='blt'", "'tree' has Laplace noise")
-    rounds, law, shape = horizon // phase, "gaussian" if budget.delta else "laplace", (problem.dim,)
-    mechanism: Additive
-    if kind == "blt":
-        mechanism = Factorized.blt(shape, rounds, name="sums")
-    else:
-        make = TreeSum if kind == "tree" else Independent
-        mechanism = make(shape, horizon=rounds, law=law, name="sums")  # type: ignore[arg-type]
-    release = mechanism.calibrate(Sensitivity(l1=float(problem.dim), l2=math.sqrt(problem.dim)), budget)
+    """Prediction from experts, one of which loses little; the privacy of every single loss vector.
+
+    Args:
+        problem: the experts, or how many.
+        learners: how many clients; all play the same expert.
+        horizon: steps.
+        steps_per_exchange: N, the steps of a phase.
+        optimal_loss: L*: the best expert loses at most this much for every client. Nothing checks it, because the data
+            are private: where it is wrong, regret suffers, privacy does not. A public sign: all changes are used up.
+        failure: rho: the bound of Theorem 2.6 may fail with about this probability.
+        budget: for the whole horizon; with a delta, draws compose better.
+        trust: "central": the server sees every client's sums, and what it broadcasts is private. "local": clients noise
+            their sums.
+        calibration: "tight": the best split between comparing and drawing, kappa from the exact law of the number of
+            changes, and the smallest L with which the proof works. "published": the paper's noise, eta and L. With the
+            paper's kappa and L and another split: "remainder": its noise for comparing, and draws get all that is left;
+            "halves": comparing costs half of epsilon, with less noise. "literal": line 9 as printed, no guarantee.
+        draws: "exponential", or "permute-and-flip" for pure budgets: never worse for one draw, but Lemma D.2 and with
+            it `failure` are about the exponential mechanism.
+        aggregation: of local noise, by default "tree", or "blt" where the budget has a delta.
+
+    >>> print(fed_svt(100, 16, horizon=10_000, budget=Budget(1.0)).describe())
+    fed_svt on server with 16 learners
+      steps_per_exchange: 10
+      trust: central
+      changes: at most 33
+      threshold: 185.5 above m L* = 0
+      noise: tight, exponential
+      noise on query: scale 3.36
+      noise on threshold: scale 3.36
+      noise on choice: scale 94.03
+      guarantee: Proven: over 10,000 steps, whoever sees all that the trusted server sends out, learns about one sample
+      of one learner at most epsilon 1.
+    """
+    for field, given, choices in (
+        ("trust", trust, Trust),
+        ("calibration", calibration, SvtCalibration),
+        ("draws", draws, Draws),
+    ):
+        check_choice(field, given, choices)
+    experts, network = experts_of(problem), clients_of(learners)
+    if not isinstance(budget, Budget):
+        raise PrivacyError.of("budget", budget, "a Budget for the whole horizon", "try Budget(1.0)")
+    rounds, bits = exchanges_of(horizon, steps_per_exchange), loss_bits(network.learners, steps_per_exchange)
+    if check_positive("optimal_loss", optimal_loss, zero=True) > horizon:
+        raise ConfigurationError("optimal_loss", optimal_loss, f"at most the horizon of {horizon:,}")
+    if trust == "local":
+        if draws != "exponential" or optimal_loss:
+            raise ConfigurationError("draws, optimal_loss", (draws, optimal_loss), "their defaults with trust='local'")
+        if calibration != "tight":
+            raise ConfigurationError("calibration", calibration, "'tight' with trust='local'", "the paper has no other")
+        return noisy_leader(experts, network, budget, aggregation, horizon, steps_per_exchange)
+    if aggregation is not None:
+        raise ConfigurationError("aggregation", aggregation, "None with trust='central'")
+    if check_positive("failure", failure) >= 0.5:
+        raise ConfigurationError("failure", failure, "a probability above 0, below 1/2")
+    constants = _constants(experts.dim, rounds, failure, budget, calibration)
+    comparing, drawing = _mechanisms(experts.dim, rounds, constants, budget, calibration, draws)
+    floor = math.ceil(16 * network.learners * optimal_loss) / 16
     return Algorithm(
         name="fed_svt",
-        problem=problem,
+        problem=experts,
         topology=network,
-        learner=NoisyClient(problem, loss_bits(network.learners, phase), mechanism),
-        server=Leader(problem),
-        guarantee=Guarantee(
-            basis="proven",
-            losses=release.losses,
-            deltas=release.deltas,
-            unit=Unit.SAMPLE,
-            observer="peers",
-            horizon=horizon,
-            repeats="group",
-            assumptions=(Assumption("losses lie between 0 and 1", "gossamer.problems.Experts.loss_sums"),),
-            proof="docs/algorithms/fed_svt.md",
-        ),
-        schedule=Phases((Segment(rounds, phase),)),
-        releases=(release,),
-        parameters={"phase": phase, "trust": "local", "noise": f"{law}, {kind}"},
+        learner=Client(experts, bits),
+        server=SparseVector(experts, comparing.mechanism, drawing.mechanism),
+        guarantee=_promise(comparing, drawing, budget, calibration, horizon),
+        schedule=Phases((Segment(1, 0), Segment(rounds, steps_per_exchange))),
+        public={
+            "first": FIRST,
+            "threshold": Rate(floor + constants.limit, power=0.0),
+            "floor": Rate(floor, power=0.0),
+            "cap": Rate(CAP * drawing.scales["choice"][0].value, power=0.0),
+        },
+        releases=(comparing, drawing),
+        parameters={
+            "steps_per_exchange": steps_per_exchange,
+            "trust": trust,
+            "changes": f"at most {constants.changes}",
+            "threshold": f"{constants.limit:.4g} above m L* = {floor:g}",
+            "noise": f"{calibration}, {draws}",
+        },
     )

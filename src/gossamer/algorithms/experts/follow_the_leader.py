@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import jax
 
-from gossamer.algorithms.experts.clients import Adding, Client, clients_of, experts_of, least, loss_bits, phases_of
+from gossamer.algorithms.experts.clients import Client, clients_of, exchanges_of, experts_of, loss_bits
+from gossamer.algorithms.experts.totals import Adding, least
 from gossamer.core import Algorithm, Federation, Now, Phases, Segment
 from gossamer.mechanisms import pairs
 from gossamer.privacy import no_guarantee
@@ -27,14 +28,16 @@ class Leader(Adding):
 
 
 @kind("algorithm", "follow_the_leader")
-def follow_the_leader(experts: int | Experts, clients: int | Federation, *, horizon: int, phase: int = 1) -> Algorithm:
+def follow_the_leader(
+    problem: int | Experts, learners: int | Federation, *, horizon: int, steps_per_exchange: int = 1
+) -> Algorithm:
     """The expert with the least loss so far, of all clients together.
 
     Args:
-        experts: how many, or the problem.
-        clients: how many.
+        problem: the experts, or how many.
+        learners: how many clients.
         horizon: steps.
-        phase: steps between two exchanges.
+        steps_per_exchange: between two changes of the leader.
 
     >>> from gossamer import simulate, streams
     >>> stream = streams.hidden_expert(2, 3, seed=0)
@@ -42,15 +45,15 @@ def follow_the_leader(experts: int | Experts, clients: int | Federation, *, hori
     >>> run.losses[:, 0].round(1).tolist()
     [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     """
-    problem, network = experts_of(experts), clients_of(clients)
-    rounds, bits = phases_of(horizon, phase), loss_bits(network.learners, phase)
+    experts, network = experts_of(problem), clients_of(learners)
+    rounds, bits = exchanges_of(horizon, steps_per_exchange), loss_bits(network.learners, steps_per_exchange)
     return Algorithm(
         name="follow_the_leader",
-        problem=problem,
+        problem=experts,
         topology=network,
-        learner=Client(problem, bits),
-        server=Leader(problem),
+        learner=Client(experts, bits),
+        server=Leader(experts),
         guarantee=no_guarantee("clients send their losses, and what is played follows from them"),
-        schedule=Phases((Segment(rounds, phase),)),
-        parameters={"phase": phase},
+        schedule=Phases((Segment(rounds, steps_per_exchange),)),
+        parameters={"steps_per_exchange": steps_per_exchange},
     )

@@ -11,15 +11,8 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.experts.clients import (
-    Adding,
-    MixingClient,
-    clients_of,
-    experts_of,
-    loss_bits,
-    phases_of,
-    relative,
-)
+from gossamer.algorithms.experts.clients import MixingClient, clients_of, exchanges_of, experts_of, loss_bits
+from gossamer.algorithms.experts.totals import Adding, relative
 from gossamer.checks import check_positive
 from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment
 from gossamer.mechanisms import pairs
@@ -40,37 +33,37 @@ class Weights(Adding):
 
 @kind("algorithm", "hedge")
 def hedge(
-    experts: int | Experts,
-    clients: int | Federation,
+    problem: int | Experts,
+    learners: int | Federation,
     *,
     horizon: int,
-    phase: int = 1,
+    steps_per_exchange: int = 1,
     step: float | None = None,
 ) -> Algorithm:
     """Exponential weights on the losses of all clients together.
 
     Args:
-        experts: how many, or the problem.
-        clients: how many.
+        problem: the experts, or how many.
+        learners: how many clients.
         horizon: steps.
-        phase: N: steps between two exchanges.
-        step: eta, by default sqrt(8 ln(d) / (horizon * phase)).
+        steps_per_exchange: N.
+        step: eta, by default sqrt(8 ln(d) / (horizon * N)).
 
     >>> hedge(10, 4, horizon=1000).parameters["step"]
     '0.1357'
     """
-    problem, network = experts_of(experts), clients_of(clients)
-    rounds, bits = phases_of(horizon, phase), loss_bits(network.learners, phase)
-    usual = math.sqrt(8 * math.log(problem.dim) / (horizon * phase))
+    experts, network = experts_of(problem), clients_of(learners)
+    rounds, bits = exchanges_of(horizon, steps_per_exchange), loss_bits(network.learners, steps_per_exchange)
+    usual = math.sqrt(8 * math.log(experts.dim) / (horizon * steps_per_exchange))
     rate = usual if step is None else check_positive("step", step)
     return Algorithm(
         name="hedge",
-        problem=problem,
+        problem=experts,
         topology=network,
-        learner=MixingClient(problem, bits),
-        server=Weights(problem),
+        learner=MixingClient(experts, bits),
+        server=Weights(experts),
         guarantee=no_guarantee("clients send their losses, and what is played follows from them"),
-        schedule=Phases((Segment(rounds, phase),)),
+        schedule=Phases((Segment(rounds, steps_per_exchange),)),
         public={"step": Rate(rate / network.learners, power=0.0)},
-        parameters={"phase": phase, "step": f"{rate:.4g}"},
+        parameters={"steps_per_exchange": steps_per_exchange, "step": f"{rate:.4g}"},
     )

@@ -19,107 +19,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from gossamer.algorithms.authoring import FIRST
-from gossamer.algorithms.experts.clients import (
-    BELOW,
-    CAP,
-    ROUNDED,
-    SPARE,
-    Client,
-    clients_of,
-    experts_of,
-    loss_bits,
-    phases_of,
-    relative,
-)
+from gossamer.algorithms.experts.clients import Client, clients_of, exchanges_of, experts_of, loss_bits
+from gossamer.algorithms.experts.shared_budget import largest_rate, of_both
+from gossamer.algorithms.experts.totals import CAP, ROUNDED, relative
 from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import ExponentialMechanism, pairs
-from gossamer.mechanisms.base import Grid, Mechanism, Noise, per_scale, snap
-from gossamer.privacy import (
-    Assumption,
-    Budget,
-    Guarantee,
-    Law,
-    Loss,
-    NoiseSpec,
-    Pure,
-    Sensitivity,
-    Unit,
-    accounting,
-    compose,
-    declared,
-)
+from gossamer.mechanisms import ExponentialMechanism, Keeping, pairs
+from gossamer.privacy import Assumption, Budget, Loss, NoiseSpec, Pure, Sensitivity, declared
 from gossamer.problems import Experts
 from gossamer.spec import kind
 
 _SHARE = 1 / 3  # of epsilon: for keeping
-
-
-@dataclass(frozen=True)
-class Keeping(Mechanism):
-    """Whether a draw survives a loss: P(yes) = (1 - restless) exp(-loss / scale).
-
-    An exponential draw E exceeds l - scale ln(1 - p) with exactly that probability. On a lattice the probability is
-    smaller by a common factor, as if p were larger, and one sample still moves it by e^(-move / scale).
-
-    Attributes:
-        restless: p, how likely a change is where there is no loss.
-
-    >>> keeping = Keeping((), restless=0.1).at_scale(Sensitivity(1.0, 1.0), noise=20.0)
-    >>> keeping.losses
-    (Pure(value=0.36...),)
-    """
-
-    _: KW_ONLY
-    restless: float
-
-    @property
-    def order(self) -> Literal[1, 2]:
-        """Both norms of one number are the same."""
-        return 1
-
-    def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
-        """One number."""
-        return {self.name: ("exponential", ())}
-
-    def promises(self) -> tuple[str, ...]:
-        """What the value holds besides the loss."""
-        return (f"a loss is released with -scale ln(1 - {self.restless:.4g}) added",)
-
-    def init(self) -> Any:
-        """Nothing to remember."""
-        return ()
-
-    def release(self, state: Any, value: jax.Array, noise: Noise, grid: Grid) -> tuple[jax.Array, Any]:
-        """Whether to keep; `value` is the loss less scale ln(1 - restless), which is public."""
-        spacing = grid.get(self.name)
-        return snap(noise[self.name], spacing) > snap(value, spacing), state
-
-    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
-        """Each unit enters one loss."""
-        if position == 0:
-            return Pure(0.0)
-        moved = per_scale(sensitivity.l1, scales[self.name])
-        return Pure(max(moved, math.log1p((1 - self.restless) * -math.expm1(-moved) / self.restless)))
-
-    def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
-        """The loss solved for the scale."""
-        most = math.expm1(budget.epsilon) * self.restless / (1 - self.restless)
-        moved = min(budget.epsilon, -math.log1p(-most) if most < 1 else math.inf)
-        return {self.name: sensitivity.l1 / moved}
-
-    def touched(self, position: int | None) -> float:
-        """One draw."""
-        return 1.0
-
-
 _FEW_DRAWS = "one sample moves every score by 1 and a rounding, and a counted number of draws is shown"
 
 
@@ -163,73 +80,6 @@ class Dartboard(Server):
         return expert, State(pairs.pack(totals), expert, state.left - change.astype(jnp.int32))
 
 
-@kind("algorithm", "shrinking_dartboard")
-def shrinking_dartboard(
-    experts: int | Experts,
-    clients: int | Federation,
-    *,
-    horizon: int,
-    phase: int = 1,
-    budget: Budget,
-    failure: float = 0.05,
-) -> Algorithm:
-    """Private prediction from experts without any assumption on their losses, with a trusted server.
-
-    Args:
-        experts: how many, or the problem.
-        clients: how many.
-        horizon: steps.
-        phase: steps between two exchanges.
-        budget: for the whole horizon; a third of epsilon goes to keeping, the rest to drawing.
-        failure: how likely draws are to run out, at most; the last expert then stays.
-
-    >>> shrinking_dartboard(10, 1, horizon=10_000, budget=Budget(1.0, 1e-5)).guarantee.epsilon <= 1
-    True
-    """
-    problem, network = experts_of(experts), clients_of(clients)
-    rounds, bits = phases_of(horizon, phase), loss_bits(network.learners, phase)
-    if not isinstance(budget, Budget):
-        raise PrivacyError.of("budget", budget, "a Budget for the whole horizon", "try Budget(1.0, 1e-5)")
-    if not 0 < failure < 1:
-        raise ConfigurationError("failure", failure, "a probability above 0, below 1")
-    eta = _largest_eta(rounds, network.learners * phase, budget, failure)
-    restless, draws = _restless(eta, budget), _most_draws(eta, rounds, network.learners * phase, budget, failure)
-    keeping = Keeping((), restless=restless, name="keep").at_scale(Sensitivity(1.0, 1.0), keep=1 / eta)
-    moved = 1 + CAP / eta * ROUNDED
-    drawing = ExponentialMechanism(problem.dim, best="lowest", touches=draws, name="choice").at_scale(
-        Sensitivity(moved, moved), choice=moved / eta
-    )
-    return Algorithm(
-        name="shrinking_dartboard",
-        problem=problem,
-        topology=network,
-        learner=Client(problem, bits),
-        server=Dartboard(problem, keeping.mechanism, drawing.mechanism, draws),
-        guarantee=Guarantee(
-            basis="proven",
-            losses=(compose([keeping.losses[0], drawing.losses[0]]),),
-            deltas=((1 - SPARE) * budget.delta,),
-            unit=Unit.SAMPLE,
-            observer="broadcasts",
-            horizon=horizon,
-            repeats="group",
-            assumptions=(
-                Assumption("losses lie between 0 and 1", "gossamer.problems.Experts.loss_sums"),
-                Assumption("draws are counted", f"{__name__}.Dartboard.aggregate"),
-            ),
-            proof="docs/algorithms/shrinking_dartboard.md",
-        ),
-        schedule=Phases((Segment(1, 0), Segment(rounds, phase))),
-        public={
-            "first": FIRST,
-            "restless": Rate(-math.log1p(-restless) / eta, power=0.0),
-            "cap": Rate(CAP / eta, power=0.0),
-        },
-        releases=(keeping, drawing),
-        parameters={"phase": phase, "eta": f"{eta:.4g}", "restless": f"{restless:.4g}", "draws": f"at most {draws:,}"},
-    )
-
-
 def _restless(eta: float, budget: Budget) -> float:
     """The p with which keeping costs its share of epsilon."""
     over = -math.expm1(-eta)
@@ -247,10 +97,72 @@ def _most_draws(eta: float, rounds: int, most: int, budget: Budget, failure: flo
 def _largest_eta(rounds: int, most: int, budget: Budget, failure: float) -> float:
     """The largest rate that the budget allows."""
 
-    def cost(eta: float) -> float:
+    def losses(eta: float) -> list[Loss]:
         draws = _most_draws(eta, rounds, most, budget, failure)
         drawn = ExponentialMechanism(2, touches=draws).at_scale(Sensitivity(1.0, 1.0), noise=1 / eta).losses[0]
-        kept = Pure(max(eta, _SHARE * budget.epsilon))
-        return compose([kept, drawn]).epsilon((1 - SPARE) * budget.delta)
+        return [Pure(max(eta, _SHARE * budget.epsilon)), drawn]
 
-    return accounting.largest_within(cost, BELOW * budget.epsilon)
+    return largest_rate(losses, budget)
+
+
+@kind("algorithm", "shrinking_dartboard")
+def shrinking_dartboard(
+    problem: int | Experts,
+    learners: int | Federation,
+    *,
+    horizon: int,
+    steps_per_exchange: int = 1,
+    budget: Budget,
+    failure: float = 0.05,
+) -> Algorithm:
+    """Private prediction from experts without any assumption on their losses, with a trusted server.
+
+    Args:
+        problem: the experts, or how many.
+        learners: how many clients.
+        horizon: steps.
+        steps_per_exchange: of a phase.
+        budget: for the whole horizon; a third of epsilon goes to keeping, the rest to drawing.
+        failure: how likely draws are to run out, at most; the last expert then stays.
+
+    >>> shrinking_dartboard(10, 1, horizon=10_000, budget=Budget(1.0, 1e-5)).guarantee.epsilon <= 1
+    True
+    """
+    experts, network = experts_of(problem), clients_of(learners)
+    rounds, bits = exchanges_of(horizon, steps_per_exchange), loss_bits(network.learners, steps_per_exchange)
+    if not isinstance(budget, Budget):
+        raise PrivacyError.of("budget", budget, "a Budget for the whole horizon", "try Budget(1.0, 1e-5)")
+    if not 0 < failure < 1:
+        raise ConfigurationError("failure", failure, "a probability above 0, below 1")
+    most = network.learners * steps_per_exchange
+    eta = _largest_eta(rounds, most, budget, failure)
+    restless, draws = _restless(eta, budget), _most_draws(eta, rounds, most, budget, failure)
+    keeping = Keeping((), restless=restless, name="keep").at_scale(Sensitivity(1.0, 1.0), keep=1 / eta)
+    moved = 1 + CAP / eta * ROUNDED
+    drawing = ExponentialMechanism(experts.dim, best="lowest", touches=draws, name="choice").at_scale(
+        Sensitivity(moved, moved), choice=moved / eta
+    )
+    counted = Assumption("draws are counted", f"{__name__}.Dartboard.aggregate")
+    return Algorithm(
+        name="shrinking_dartboard",
+        problem=experts,
+        topology=network,
+        learner=Client(experts, bits),
+        server=Dartboard(experts, keeping.mechanism, drawing.mechanism, draws),
+        guarantee=of_both(
+            keeping, drawing, budget, counted, horizon=horizon, proof="docs/algorithms/shrinking_dartboard.md"
+        ),
+        schedule=Phases((Segment(1, 0), Segment(rounds, steps_per_exchange))),
+        public={
+            "first": FIRST,
+            "restless": Rate(-math.log1p(-restless) / eta, power=0.0),
+            "cap": Rate(CAP / eta, power=0.0),
+        },
+        releases=(keeping, drawing),
+        parameters={
+            "steps_per_exchange": steps_per_exchange,
+            "eta": f"{eta:.4g}",
+            "restless": f"{restless:.4g}",
+            "draws": f"at most {draws:,}",
+        },
+    )

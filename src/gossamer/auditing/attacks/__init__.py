@@ -40,9 +40,6 @@ MECHANISMS: Mapping[str, tuple[Attack, ...]] = {
     "Gossiped": pd_ftgl.GOSSIPED,
     "Releaked": dpsda.RELEAKED,
     "Views": ldp_endless.VIEWS,
-    "Keeping": experts.KEEPING,
-    "SharedFlip": experts.SHARED_FLIP,
-    "Spread": experts.SPREAD,
 }
 """Attacks by the name of the mechanism."""
 

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from gossamer import problems, sets
 from gossamer.algorithms import fed_ope_stoch, fed_svt, shrinking_dartboard
-from gossamer.algorithms.experts.fed_svt import Draws
-from gossamer.algorithms.experts.shared_selections import SharedFlip, Spread
-from gossamer.algorithms.experts.shrinking_dartboard import Keeping
-from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
-from gossamer.auditing.attacks.mechanisms import ONE_SCORE, _laplace_below
+from gossamer.algorithms.authoring import Calibration
+from gossamer.algorithms.experts.fed_svt import Draws, SvtCalibration
+from gossamer.auditing.attacks.base import Attack, Case, samples
+from gossamer.auditing.attacks.mechanisms import _laplace_below
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.views import View, log_ratio
 from gossamer.core import Algorithm
@@ -94,7 +93,7 @@ def right_child() -> Case:
     return Case(algorithm, stream, neighbour, score, supremum=2 / scale)
 
 
-def both_leaves(dim: int, calibration: str = "tight") -> Case:
+def both_leaves(dim: int, calibration: Calibration = "tight") -> Case:
     """Linear losses, one tree: a sample of the root, all 1 or all -1, is in the messages of both leaves.
 
     The paper's proof looks at one coordinate, of which there are `dim` in each message.
@@ -116,7 +115,7 @@ def both_leaves(dim: int, calibration: str = "tight") -> Case:
         trust="local",
         release="leaf",
         trees=1,
-        calibration=calibration,  # type: ignore[arg-type]
+        calibration=calibration,
     )
     x = np.zeros((127 if published else 3, dim))
     x[0] = 1.0
@@ -153,7 +152,7 @@ def named_expert() -> Case:
 _RIVALS = 8
 
 
-def noisy_max(calibration: str = "tight") -> Case:
+def noisy_max(calibration: Calibration = "tight") -> Case:
     """One tree, squared losses: the sample of the right child moves one expert up, and all its rivals down.
 
     Expert 0 is good at the root. Where it is named, differences are c x with c > 0 for both features, and are clamped
@@ -169,7 +168,7 @@ def noisy_max(calibration: str = "tight") -> Case:
         1,
         horizon=128 if published else 4,
         budget=Budget(1.0),
-        calibration=calibration,  # type: ignore[arg-type]
+        calibration=calibration,
         **_SQUARES,
     )
     x = np.zeros((127 if published else 3, dim))
@@ -286,7 +285,9 @@ def whole_path(draws: Draws = "permute-and-flip") -> Case:
     (0.98, 0.78)
     """
     quiet, block = 4, 256
-    algorithm = fed_svt(2, 1, horizon=100_000 * block, phase=block, budget=Budget(1.0), failure=0.45, draws=draws)
+    algorithm = fed_svt(
+        2, 1, horizon=100_000 * block, steps_per_exchange=block, budget=Budget(1.0), failure=0.45, draws=draws
+    )
     limit = math.ceil(_limit(algorithm))
     half, most = round(0.5 * limit), round(0.7 * limit)
     phases = np.zeros((quiet + 3, 2))
@@ -295,7 +296,7 @@ def whole_path(draws: Draws = "permute-and-flip") -> Case:
     return _svt_case(algorithm, phases)
 
 
-def literal_threshold(calibration: str = "literal", epsilon: float = 4.0, quiet: int = 9) -> Case:
+def literal_threshold(calibration: SvtCalibration = "literal", epsilon: float = 4.0, quiet: int = 9) -> Case:
     """Line 9 as printed: every phase just below the threshold costs, and comparing has half of epsilon.
 
     All experts lose the same, and one more on the neighbour. The event: the first one stays, and then, with half the
@@ -313,10 +314,10 @@ def literal_threshold(calibration: str = "literal", epsilon: float = 4.0, quiet:
         dim,
         1,
         horizon=block * (quiet + 1),
-        phase=block,
+        steps_per_exchange=block,
         budget=Budget(epsilon),
         failure=0.45,
-        calibration=calibration,  # type: ignore[arg-type]
+        calibration=calibration,
     )
     limit = math.floor(_limit(algorithm))
     x = np.zeros((quiet + 1, block, dim))
@@ -342,7 +343,7 @@ def noised_sums(law: str) -> Case:
     (1.0, 1.0)
     """
     budget, rounds = BUDGETS[law], 2
-    algorithm = fed_svt(2, 1, horizon=rounds, phase=1, budget=budget, trust="local")
+    algorithm = fed_svt(2, 1, horizon=rounds, steps_per_exchange=1, budget=budget, trust="local")
     (release,) = algorithm.releases
     matrix, scale = strategy(release.mechanism, rounds), _scale(algorithm, "sums")
     moved = np.repeat(matrix[:, :1], 2, axis=1)
@@ -369,7 +370,7 @@ def restless_change() -> Case:
     0.959
     """
     dim = 12
-    algorithm = shrinking_dartboard(dim, 1, horizon=2, phase=2, budget=Budget(1.0))
+    algorithm = shrinking_dartboard(dim, 1, horizon=2, steps_per_exchange=2, budget=Budget(1.0))
     eta = 1 / _scale(algorithm, "keep")
     offset = float(algorithm.public["restless"](np.array([1]))[0])
     worst = np.r_[np.zeros(dim - 1), 1.0]
@@ -384,58 +385,6 @@ def restless_change() -> Case:
         return (1 - math.exp(-eta * (loss + offset))) * drawn
 
     return Case(algorithm, stream, neighbour, score, supremum=math.log(chance(1, 0) / chance(0, 2)))
-
-
-# --- Mechanisms that only these algorithms have.
-
-
-def not_kept() -> ReleaseCase:
-    """No loss, or 1: the event is that a draw does not survive it.
-
-    >>> round(not_kept().supremum, 3)
-    1.0
-    """
-    release = Keeping((), restless=0.2).calibrate(ONE_SCORE, Budget(1.0))
-    scale = release.scales["noise"][0].value
-    offset = -scale * math.log1p(-0.2)
-
-    def gone(shown: NDArray[Any]) -> Floats:
-        return np.asarray(~shown[:, 0], np.float64)
-
-    lost = math.log((1 - 0.8 * math.exp(-1 / scale)) / 0.2)
-    return ReleaseCase(release, [offset], [offset + 1], gone, supremum=lost)
-
-
-def shared_scores() -> ReleaseCase:
-    """Two candidates with equal scores, of which one falls back by 2 D: permute-and-flip loses all of it.
-
-    >>> round(shared_scores().supremum, 3)
-    1.0
-    """
-    release = SharedFlip(2, touches=1).calibrate(ONE_SCORE, Budget(1.0))
-
-    def won(shown: NDArray[Any]) -> Floats:
-        return np.asarray(shown[:, 0] == 0, np.float64)
-
-    return ReleaseCase(release, [[0.0, 0.0]], [[-1.0, 1.0]], won, supremum=2 / release.scales["noise"][0].value)
-
-
-def spread_scores() -> ReleaseCase:
-    """One selection of two, in which all that may move moves: not sharp, as concentrated privacy is not at delta 0.1.
-
-    >>> round(spread_scores().supremum, 3)
-    0.816
-    """
-    budget, behind = Budget(1.0, 0.1), 0.8
-    release = Spread(2, touches=1).calibrate(ONE_SCORE, budget)
-    scale = release.scales["noise"][0].value
-    wins, then = (1 / (1 + math.exp((behind + moved) / scale)) for moved in (0.0, 2.0))
-
-    def won(shown: NDArray[Any]) -> Floats:
-        return np.asarray(shown[:, 0] == 0, np.float64)
-
-    scores, others = [[0.0, behind]], [[-1.0, behind + 1]]
-    return ReleaseCase(release, scores, others, won, supremum=math.log((wins - budget.delta) / then))
 
 
 FED_OPE_STOCH: tuple[Attack, ...] = (
@@ -459,6 +408,3 @@ FED_SVT: tuple[Attack, ...] = (
     Attack("literal: threshold", "the share of comparing", "flaw", literal_threshold),
 )
 SHRINKING_DARTBOARD: tuple[Attack, ...] = (Attack("restless change", "keeping and drawing", "sharp", restless_change),)
-KEEPING: tuple[Attack, ...] = (Attack("not kept", "the noise of keeping", "sharp", not_kept),)
-SHARED_FLIP: tuple[Attack, ...] = (Attack("one score", "the noise of a score", "sharp", shared_scores),)
-SPREAD: tuple[Attack, ...] = (Attack("one score", "the noise of a score", "realistic", spread_scores),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_args
@@ -18,8 +19,11 @@ from gossamer.mechanisms import (
     ExponentialMechanism,
     Factorized,
     Independent,
+    Keeping,
     NoisyMax,
     PermuteAndFlip,
+    SharedFlip,
+    Spread,
     TreeSum,
 )
 from gossamer.mechanisms.factors import Buffered, SquareRoot
@@ -155,11 +159,11 @@ def falling_back(kind: type[Selection], monotone: bool) -> ReleaseCase:
     scores[0, 0] = -gap * _scale(release)
     others = scores + (0.0 if monotone else 1.0)
     others[0, 0] = scores[0, 0] - 1.0
+    return ReleaseCase(release, scores, others, _won, supremum=float(np.log(wins(gap) / wins(gap + 1))))
 
-    def won(shown: NDArray[Any]) -> Floats:
-        return np.asarray(shown[:, 0] == 0, np.float64)
 
-    return ReleaseCase(release, scores, others, won, supremum=float(np.log(wins(gap) / wins(gap + 1))))
+def _won(shown: NDArray[Any]) -> Floats:
+    return np.asarray(shown[:, 0] == 0, np.float64)
 
 
 def _noisy_max_wins(gap: float, rivals: int = 9) -> float:
@@ -180,6 +184,45 @@ _CHANCES: Mapping[type[Selection], tuple[int, float, Callable[[float], float]]] 
     PermuteAndFlip: (1, 0.0, lambda gap: float(np.exp(-gap) / 2)),
     NoisyMax: (9, 0.0, _noisy_max_wins),
 }
+
+
+def shared_scores() -> ReleaseCase:
+    """Two candidates with equal scores, of which one falls back by 2 D: permute-and-flip loses all of it.
+
+    >>> round(shared_scores().supremum, 3)
+    1.0
+    """
+    release = SharedFlip(2, touches=1).calibrate(ONE_SCORE, PURE)
+    return ReleaseCase(release, [[0.0, 0.0]], [[-1.0, 1.0]], _won, supremum=2 / _scale(release))
+
+
+def spread_scores() -> ReleaseCase:
+    """One selection of two, in which all that may move moves: not sharp, as concentrated privacy is not at delta 0.1.
+
+    >>> round(spread_scores().supremum, 3)
+    0.816
+    """
+    release, behind = Spread(2, touches=1).calibrate(ONE_SCORE, APPROXIMATE), 0.8
+    wins, then = (1 / (1 + math.exp((behind + moved) / _scale(release))) for moved in (0.0, 2.0))
+    scores, others = [[0.0, behind]], [[-1.0, behind + 1]]
+    return ReleaseCase(release, scores, others, _won, supremum=math.log((wins - APPROXIMATE.delta) / then))
+
+
+def not_kept() -> ReleaseCase:
+    """No loss, or 1: the event is that a choice does not survive it.
+
+    >>> round(not_kept().supremum, 3)
+    1.0
+    """
+    release = Keeping((), restless=0.2).calibrate(ONE_SCORE, PURE)
+    scale = _scale(release)
+    offset = -scale * math.log1p(-0.2)
+
+    def gone(shown: NDArray[Any]) -> Floats:
+        return np.asarray(~shown[:, 0], np.float64)
+
+    lost = math.log((1 - 0.8 * math.exp(-1 / scale)) / 0.2)
+    return ReleaseCase(release, [offset], [offset + 1], gone, supremum=lost)
 
 
 # --- Thresholds. Many queries below force the noisy threshold up, to where its density is exponential.
@@ -255,6 +298,9 @@ MECHANISMS: Mapping[str, tuple[Attack, ...]] = {
     "ExponentialMechanism": _selections(ExponentialMechanism),
     "PermuteAndFlip": _selections(PermuteAndFlip),
     "NoisyMax": _selections(NoisyMax),
+    "SharedFlip": (Attack("one score", "the noise of a score", "sharp", shared_scores),),
+    "Spread": (Attack("one score", "the noise of a score", "realistic", spread_scores),),
+    "Keeping": (Attack("not kept", "the noise of keeping", "sharp", not_kept),),
     "AboveThreshold": tuple(
         Attack(f"many below, {shift}", "threshold and query", "sharp", partial(many_below, shift), runs=runs)
         for shift, runs in SHIFTS.items()

@@ -55,7 +55,7 @@ def _ope(clients: int, horizon: int, **options: Any) -> Algorithm:
 
 
 def _svt(clients: int, horizon: int, **options: Any) -> Algorithm:
-    return fed_svt(MANY, clients, horizon=horizon, phase=PHASE, failure=FAILURE, **options)
+    return fed_svt(MANY, clients, horizon=horizon, steps_per_exchange=PHASE, failure=FAILURE, **options)
 
 
 def _central(budget: Budget, **options: Any) -> Callable[[int, int], Algorithm]:
@@ -66,12 +66,12 @@ def _local(budget: Budget, **options: Any) -> Callable[[int, int], Algorithm]:
     return partial(_ope, budget=budget, trust="local", **options)
 
 
-def _hedge(clients: int, horizon: int, experts: int, phase: int) -> Algorithm:
-    return hedge(experts, clients, horizon=horizon, phase=phase)
+def _hedge(clients: int, horizon: int, experts: int, steps: int) -> Algorithm:
+    return hedge(experts, clients, horizon=horizon, steps_per_exchange=steps)
 
 
-def _leader(clients: int, horizon: int, experts: int, phase: int) -> Algorithm:
-    return follow_the_leader(experts, clients, horizon=horizon, phase=phase)
+def _leader(clients: int, horizon: int, experts: int, steps: int) -> Algorithm:
+    return follow_the_leader(experts, clients, horizon=horizon, steps_per_exchange=steps)
 
 
 STOCHASTIC: Mapping[str, Case] = {
@@ -87,15 +87,15 @@ PUBLISHED: Mapping[str, Case] = {
 }
 """With the paper's batches and noise: what that costs, its guarantee says."""
 REFERENCES: Mapping[str, Case] = {
-    "hedge": Case(partial(_hedge, experts=EXPERTS, phase=8), "pooled"),
-    "follow the leader": Case(partial(_leader, experts=EXPERTS, phase=8), "pooled"),
+    "hedge": Case(partial(_hedge, experts=EXPERTS, steps=8), "pooled"),
+    "follow the leader": Case(partial(_leader, experts=EXPERTS, steps=8), "pooled"),
 }
 """Not private, an exchange every 8 steps."""
 
 SPARSE: Mapping[str, Case] = {
     "pure, published": Case(partial(_svt, budget=PURE, calibration="published"), "pooled", 1.0, "Theorem 2.6"),
-    "pure, A": Case(partial(_svt, budget=PURE, calibration="A"), "pooled", 1.0, "Theorem 2.6"),
-    "pure, B": Case(partial(_svt, budget=PURE, calibration="B"), "pooled", 1.0, "Theorem 2.6"),
+    "pure, remainder": Case(partial(_svt, budget=PURE, calibration="remainder"), "pooled", 1.0, "Theorem 2.6"),
+    "pure, halves": Case(partial(_svt, budget=PURE, calibration="halves"), "pooled", 1.0, "Theorem 2.6"),
     "pure, tight": Case(partial(_svt, budget=PURE), "pooled", 1.0, "Theorem 2.6"),
     "pure, tight, permute-and-flip": Case(
         partial(_svt, budget=PURE, draws="permute-and-flip"), "pooled", 1.0, "Theorem 2.6"
@@ -103,7 +103,9 @@ SPARSE: Mapping[str, Case] = {
     "approximate, published": Case(
         partial(_svt, budget=APPROXIMATE, calibration="published"), "pooled", 1.0, "Theorem 2.6"
     ),
-    "approximate, C": Case(partial(_svt, budget=APPROXIMATE, calibration="C"), "pooled", 1.0, "Theorem 2.6"),
+    "approximate, remainder": Case(
+        partial(_svt, budget=APPROXIMATE, calibration="remainder"), "pooled", 1.0, "Theorem 2.6"
+    ),
     "approximate, tight": Case(partial(_svt, budget=APPROXIMATE), "pooled", 1.0, "Theorem 2.6"),
 }
 """Fed-SVT with a trusted server."""
@@ -113,14 +115,14 @@ LOCAL_SPARSE: Mapping[str, Case] = {
 }
 """Where nobody trusts the server; the paper has none."""
 SPARSE_REFERENCES: Mapping[str, Case] = {
-    "hedge": Case(partial(_hedge, experts=MANY, phase=PHASE), "pooled"),
-    "follow the leader": Case(partial(_leader, experts=MANY, phase=PHASE), "pooled"),
+    "hedge": Case(partial(_hedge, experts=MANY, steps=PHASE), "pooled"),
+    "follow the leader": Case(partial(_leader, experts=MANY, steps=PHASE), "pooled"),
 }
 """Not private."""
 
 
 def _hidden(clients: int, horizon: int, budget: Budget, **options: Any) -> Algorithm:
-    return fed_svt(MANY, clients, horizon=horizon, phase=1, failure=FAILURE, budget=budget, **options)
+    return fed_svt(MANY, clients, horizon=horizon, steps_per_exchange=1, failure=FAILURE, budget=budget, **options)
 
 
 HIDDEN: Mapping[str, Case] = {
@@ -136,7 +138,7 @@ def _dartboard(clients: int, horizon: int) -> Algorithm:
 
 
 GENERAL: Mapping[str, Case] = {
-    "hedge (not private)": Case(partial(_hedge, experts=EXPERTS, phase=1), "samples", 0.0, "Theorem 2.4"),
+    "hedge (not private)": Case(partial(_hedge, experts=EXPERTS, steps=1), "samples", 0.0, "Theorem 2.4"),
     "shrinking dartboard": Case(_dartboard, "samples", 0.0, "Theorem 2.4"),
 }
 """Against any oblivious adversary."""

@@ -300,8 +300,8 @@ def realizable(lab: Lab) -> Part:
         for title, runs in {**found, **local}.items()
     ]
     shown = {
-        "pure": ("published", "A", "B", "tight"),
-        "approximate": ("published", "C", "tight"),
+        "pure": ("published", "remainder", "halves", "tight"),
+        "approximate": ("published", "remainder", "tight"),
     }
     panels = tuple(
         Panel(
@@ -320,7 +320,8 @@ def realizable(lab: Lab) -> Part:
         (
             "Regret per client; the others have Bernoulli(1/2) losses. The row m = 1 is the single-client sparse "
             f"vector with phases of {PHASE}. Published: the paper's noise, eta and threshold (its true epsilon is in "
-            "the table: less than claimed). A, B, C: other splits. Tight: the best split, kappa by the exact law.",
+            "the table: less than claimed). Remainder, halves: other splits of epsilon. Tight: the best one, kappa by "
+            "the exact law.",
             f"Exponents are fitted where regret exceeds 3 N = {SPARSE_FLOOR:g} (dotted): the first phase costs about "
             f"N / 2 whatever m, and every change up to N.",
         ),

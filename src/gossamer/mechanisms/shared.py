@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
-from gossamer.mechanisms import ExponentialMechanism, PermuteAndFlip
 from gossamer.mechanisms.base import per_scale
-from gossamer.mechanisms.selection import Selection
+from gossamer.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, Selection
 from gossamer.privacy import Budget, Concentrated, Loss, Pure, Sensitivity, accounting
 
 
