@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.checks import check_count, check_positive, check_seed
-from gossamer.core.flow import Checked, Flow, Guarded, GuardedServer, foreign
+from gossamer.core.checked import Checked, Guarded, GuardedServer, check
+from gossamer.core.flow import Flow, foreign
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -159,7 +160,7 @@ class Algorithm:
         if self.guarantee.basis == "proven":
             self._require_covered()
             self._require_apart()
-            checked = self.flow.check()
+            checked = check(self.flow)
             checked.require_covered([release.sensitivities for release in self._protecting])
             object.__setattr__(
                 self, "guarantee", self.guarantee.after_check(checked.seen, checked.loose, checked.digest)
