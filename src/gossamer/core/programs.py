@@ -57,10 +57,10 @@ def of_exchange(flow: Flow) -> Programs:
         return jax.tree.unflatten(program.results, made)
 
     def now(function: str) -> Now:
-        used = {name: spec for name, spec in flow.draws.items() if spec.used_in == function}
-        draws = {name: _array(spec.shape, jnp.float32) for name, spec in used.items()}
-        grid = {name: _array((), jnp.float32) for name in used if name in flow.lattice}
-        return Now({name: _array((), jnp.float32) for name in flow.public}, draws, grid)
+        one = _array((), jnp.float32)
+        draws = {name: _array(spec.shape, jnp.float32) for name, spec in flow.draws.items()}
+        everything = Now(dict.fromkeys(flow.public, one), draws, dict.fromkeys(flow.lattice, one))
+        return everything.only_for(function, flow.draws)
 
     state = trace("init", _array((), jnp.int32))
     trace("decide", state, now("decide"))

@@ -122,11 +122,10 @@ def draws_at(draws: Any, t: jax.Array | int) -> jax.Array:
 
 
 def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> Now:
-    """What one function is given: every public value, and only the draws that were declared for it."""
-    names = [name for name, spec in specs.items() if spec.used_in == function]
-    draws, grid = (inputs.noise, inputs.grid) if function != "aggregate" else (inputs.server_noise, inputs.server_grid)
-    spacing = {name: grid[name] for name in names if name in grid}
-    return Now(inputs.public, {name: draws[name] for name in names}, spacing)
+    """What one function is given at one exchange."""
+    served = function == "aggregate"
+    draws, grid = (inputs.server_noise, inputs.server_grid) if served else (inputs.noise, inputs.grid)
+    return Now(inputs.public, draws, grid).only_for(function, specs)
 
 
 PER_LEARNER = Now(public=None, noise=0, grid=0)  # type: ignore[arg-type]  # in_axes: schedules are common, draws are not

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Federation, Segment
-from gossamer.privacy import FastNoise, NoiseSource, NoiseSpec, Scale
+from gossamer.core.drawing import Draw, grids, learners_draws, schedules, server_draws
+from gossamer.privacy import FastNoise, NoiseSource
 from gossamer.problems import Block
 from gossamer.simulation.engine import Inputs
 from gossamer.streams import LiveStream, Stream
@@ -20,9 +21,6 @@ from gossamer.streams import LiveStream, Stream
 # Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
 _CHUNK_BYTES = 2**23
 _LONGEST_CHUNK = 4096
-
-
-Scales = Mapping[str, tuple[Scale, ...]]
 
 
 class Chunk(NamedTuple):
@@ -73,24 +71,17 @@ class Feeder:
 
         Only draws for the functions in `used_in` are made: steps left over at the end decide and do nothing else.
         """
-        exchanges = chunk.origin + np.arange(chunk.length, dtype=np.int64)
-        learner, server = self.algorithm.running
-        ours, theirs = _only(used_in, learner.noise), _only(used_in, server.noise) if server else {}
+        ours = learners_draws(self.algorithm, used_in=used_in)
+        theirs = server_draws(self.algorithm, used_in)
         return Inputs(
             self._block(chunk),
-            self._draws("", ours, self._scales(ours), chunk),
-            self._draws("server/", theirs, self._server_scales(theirs), chunk),
-            {name: f(exchanges + 1).astype(np.float32) for name, f in self.algorithm.public.items()},
+            {name: self._made(draw, chunk) for name, draw in ours.items()},
+            {name: self._made(draw, chunk) for name, draw in theirs.items()},
+            schedules(self.algorithm, chunk.origin, chunk.origin + chunk.length),
             self._varying(chunk),
-            _grids(self._scales(ours)),
-            _grids(self._server_scales(theirs)),
+            grids(ours),
+            grids(theirs),
         )
-
-    def _scales(self, names: Iterable[str]) -> Scales:
-        return {name: self.algorithm.scales_of(name) for name in names}
-
-    def _server_scales(self, names: Iterable[str]) -> Scales:
-        return {name: self.algorithm.scales[name][:1] for name in names}
 
     def messages(self, chunk: Chunk) -> NDArray[np.int64]:
         """Messages sent in each exchange of the chunk, every gossip step counted."""
@@ -107,18 +98,15 @@ class Feeder:
         by_exchange = (leaf.reshape(rows, chunk.block, *leaf.shape[1:]) for leaf in samples)
         return Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange))
 
-    def _draws(self, prefix: str, specs: Mapping[str, NoiseSpec], scales: Scales, chunk: Chunk) -> dict[str, Any]:
-        return {name: self._draw(prefix + name, spec, scales[name], chunk) for name, spec in specs.items()}
-
-    def _draw(self, name: str, spec: NoiseSpec, scales: tuple[Scale, ...], chunk: Chunk) -> Any:
+    def _made(self, draw: Draw, chunk: Chunk) -> Any:
         """Draws for all seeds, or, on an accelerator, recipes from which the compiled program makes them."""
         makers = [source for source in self.sources if _in_program(source)]
         if len(makers) == len(self.sources):
-            recipes = [each.recipe(name, spec, scales, chunk.origin, chunk.origin + chunk.stop) for each in makers]
+            recipes = [each.recipe(*draw, chunk.origin, chunk.origin + chunk.stop) for each in makers]
             if None not in recipes:
                 return jax.tree.map(lambda *leaves: np.stack(leaves), *recipes)
         low, high = chunk.origin + chunk.first, chunk.origin + chunk.stop
-        each = [source.draw(name, spec, scales, low, high) for source in self.sources]
+        each = [draw.made(source, low, high) for source in self.sources]
         stacked = each[0][None] if len(each) == 1 else np.stack(each)
         # A source never touches its arrays again, so the CPU may use them where they are.
         return jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
@@ -137,16 +125,6 @@ class Feeder:
 def _in_program(source: NoiseSource) -> TypeGuard[FastNoise]:
     """Whether the compiled program draws by itself, as it does on accelerators."""
     return isinstance(source, FastNoise) and source.in_program
-
-
-def _grids(scales: Scales) -> dict[str, NDArray[np.float32]]:
-    """The lattice of every draw that has one, by name and learner."""
-    grids = {name: np.array([scale.grid for scale in each], np.float32) for name, each in scales.items()}
-    return {name: each for name, each in grids.items() if each.all()}
-
-
-def _only(used_in: Sequence[str], specs: Mapping[str, NoiseSpec]) -> dict[str, NoiseSpec]:
-    return {name: spec for name, spec in specs.items() if spec.used_in in used_in}
 
 
 def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:
