@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +20,8 @@ from gossamer.mechanisms import Calibrated, Mechanism
 from gossamer.privacy import NoiseSource, NoiseSpec, Observer
 from gossamer.simulation import engine
 from gossamer.simulation.engine import Inputs, Program
-from gossamer.simulation.feeding import Chunk, Feeder
+from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.plan import Chunk, chunks
 from gossamer.streams import Stream
 
 _BATCH_VALUES = 2**22  # float32 numbers that a batch of replicates draws and shows: a few tens of megabytes
@@ -89,7 +90,7 @@ class AlgorithmRunner:
     ) -> None:
         self.algorithm, self.source = algorithm, source
         self.seen = tuple(sorted(SEES[observer] - (set() if algorithm.server else {"broadcasts"})))
-        self.plan = list(_whole_segments(algorithm, steps))
+        self.plan = list(chunks(algorithm.schedule.segments(steps)))  # audits are short: batches make up for it
         shared = streams["stream"].shared
         self.program = Program.of(algorithm, shared, "global" if shared else "local", self.seen)
         feeders = {side: Feeder(algorithm, stream, (Silence(),)) for side, stream in streams.items()}
@@ -194,12 +195,3 @@ def draws(
         drawn = draw._replace(name=prefix + draw.name).made(source, size * start, size * stop)
         made[name] = drawn.reshape(len(draw.scales), size, stop - start, *draw.spec.shape).swapaxes(0, 1)
     return made
-
-
-def _whole_segments(algorithm: Algorithm, steps: int) -> Iterator[Chunk]:
-    """Every run of equal blocks as one chunk: audits are short, and batches of replicates make up for long ones."""
-    origin = step = 0
-    for exchanges, block in algorithm.schedule.segments(steps):
-        yield Chunk(origin, exchanges, 0, exchanges, block, step)
-        origin += exchanges
-        step += exchanges * block

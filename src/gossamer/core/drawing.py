@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from gossamer.core.algorithm import Algorithm
 from gossamer.privacy import NoiseSource, NoiseSpec, Scale, UsedIn
 
-_ALL: tuple[str, ...] = get_args(UsedIn)
+FUNCTIONS: tuple[str, ...] = get_args(UsedIn)
+"""Those that draws are made for."""
 
 
 class Draw(NamedTuple):
@@ -36,7 +37,7 @@ class Draw(NamedTuple):
 
 
 def learners_draws(
-    algorithm: Algorithm, learners: Sequence[int] | None = None, used_in: Collection[str] = _ALL
+    algorithm: Algorithm, learners: Sequence[int] | None = None, used_in: Collection[str] = FUNCTIONS
 ) -> dict[str, Draw]:
     """The draws of these learners, or of all, for these functions.
 
@@ -55,7 +56,7 @@ def learners_draws(
     return found
 
 
-def server_draws(algorithm: Algorithm, used_in: Collection[str] = _ALL) -> dict[str, Draw]:
+def server_draws(algorithm: Algorithm, used_in: Collection[str] = FUNCTIONS) -> dict[str, Draw]:
     """The draws of the server; none where there is no server."""
     server = algorithm.running[1]
     specs = server.noise if server else {}

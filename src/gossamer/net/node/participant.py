@@ -22,7 +22,7 @@ from gossamer.net.node.needed import needed_leaves
 from gossamer.net.wire.frames import Leaf
 from gossamer.privacy import NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
-from gossamer.topology import AcceleratedGossip, Pair, Topology, spoken
+from gossamer.topology import AcceleratedGossip, Pair, spoken
 from gossamer.topology.mixing import Gossip as PlainGossip
 
 State = Any
@@ -85,8 +85,8 @@ class Participant:
     """
 
     def __init__(self, algorithm: Algorithm, learner: int, noise: NoiseSource | None = None) -> None:
-        topology = algorithm.topology
-        if not isinstance(topology, Topology):
+        topology = algorithm.graph
+        if topology is None:
             raise ConfigurationError(
                 "algorithm", algorithm.name, "one that gossips", "learners around a server do not run as nodes"
             )
