@@ -12,7 +12,7 @@ import jax
 from bench.tools import print_table
 from gossamer import algorithms, problems, sets, topology
 from gossamer.algorithms import REGISTRY
-from gossamer.core import flow
+from gossamer.core import checked
 from gossamer.core.algorithm import Algorithm
 
 
@@ -36,11 +36,11 @@ def _small(name: str) -> Algorithm:
 
 
 def _seconds(algorithm: Algorithm, forget_jax: bool = False) -> float:
-    flow._kept.cache_clear()
+    checked._kept.cache_clear()
     if forget_jax:
         jax.clear_caches()
     begun = time.perf_counter()
-    algorithm.flow.check()
+    checked.check(algorithm.flow)
     return time.perf_counter() - begun
 
 

@@ -34,7 +34,7 @@ from gossamer.mechanisms import AboveThreshold, Independent, NoisyMax, TreeSum
 from gossamer.privacy import FastNoise, Gaussian, Sensitivity, Unit, no_guarantee
 from gossamer.privacy.secure import SecureNoise
 from gossamer.simulation import engine
-from gossamer.simulation.simulate import RECORDS
+from gossamer.simulation.checks import RECORDS
 from gossamer.streams import common, from_arrays, random_signs
 from tests import instances
 

@@ -19,7 +19,8 @@ from gossamer import ConfigurationError, problems, sets, simulate, topology
 from gossamer.algorithms import REGISTRY
 from gossamer.privacy import FastNoise
 from gossamer.simulation import engine
-from gossamer.simulation.feeding import Chunk, Feeder
+from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.plan import Chunk
 from tests import instances, test_sets
 
 every_algorithm = pytest.mark.parametrize("name", REGISTRY)

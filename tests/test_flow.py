@@ -14,7 +14,7 @@ import pytest
 from gossamer import Budget, algorithms, problems, sets, simulate, topology
 from gossamer.algorithms import REGISTRY
 from gossamer.core import Algorithm, Every, Federation, Learner, Now, Phases, Rate, Segment, Server
-from gossamer.core.flow import Guarded
+from gossamer.core.checked import Guarded
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, Mechanism, TreeSum
 from gossamer.net.node.participant import Participant

@@ -27,20 +27,15 @@ UNIT = Sensitivity(l1=1.0, l2=1.0)
 BUDGET = Budget(1.0, 1e-5)
 
 
-def a_dense_factor(folder, rows=ROWS):
-    """A lower-triangular matrix with an uneven diagonal, as an optimiser would leave it in the cache."""
+def a_dense_factor(rows=ROWS):
+    """A lower-triangular matrix with an uneven diagonal, as an optimiser finds it."""
     random = np.tril(np.random.default_rng(3).uniform(0.1, 0.3, (rows, rows))) + np.diag(np.linspace(0.5, 1, rows))
-    np.save(folder / f"optimal-{rows}.npy", random.astype(np.float32))
-    return Dense.of(folder / f"optimal-{rows}.npy")
+    return Dense(random)
 
 
 @lru_cache
 def instances():
     """Every additive mechanism with every law, with an end and without where it can do without."""
-    import tempfile
-    from pathlib import Path
-
-    dense = a_dense_factor(Path(tempfile.mkdtemp()))
     laws = ("laplace", "l2-laplace", "gaussian")
     return {
         **{f"independent {law}": Independent(SHAPE, horizon=ROWS, law=law) for law in laws},
@@ -51,7 +46,7 @@ def instances():
         "one band": Factorized.banded(SHAPE, ROWS, bands=1),
         "blt": Factorized.blt(SHAPE, ROWS),
         "endless blt": Factorized.blt(SHAPE),
-        "optimal": Factorized(SHAPE, horizon=ROWS, factor=dense),
+        "optimal": Factorized(SHAPE, horizon=ROWS, factor=a_dense_factor()),
     }
 
 
@@ -109,7 +104,7 @@ def strategy(mechanism, rows=ROWS):
         return np.eye(rows)
     factor = mechanism.factor
     if isinstance(factor, Dense):
-        return factor.matrix().astype(float)
+        return factor.matrix.astype(float)
     if isinstance(factor, SquareRoot):
         column = np.pad(square_root(factor.bands).astype(float), (0, rows))[:rows]
     else:
@@ -588,7 +583,7 @@ def test_bad_settings_are_refused(make, said):
         make()
 
 
-def test_optimal_matrices_are_made_once_and_checked(tmp_path, monkeypatch):
+def test_optimal_matrices_are_found_once(monkeypatch):
     made = []
 
     def optimise(rows):
@@ -596,16 +591,30 @@ def test_optimal_matrices_are_made_once_and_checked(tmp_path, monkeypatch):
         return Optimum(np.tri(rows), 0.0)
 
     monkeypatch.setattr(factorized, "optimise", optimise)
-    first, second = (Factorized.optimal((1,), 6, cache=tmp_path / "new") for _ in range(2))
+    factorized._optimal.cache_clear()
+    first, second = (Factorized.optimal((1,), 6) for _ in range(2))
+    factorized._optimal.cache_clear()  # of what is none
     assert made == [6]
     assert first == second
     assert_allclose(first.gain(6), math.sqrt(6))
-    np.save(first.factor.path, np.ones((6, 6), np.float32))
-    with pytest.raises(ConfigurationError, match="lower-triangular"):
-        Factorized.optimal((1,), 6, cache=tmp_path / "new").gain(6)
-    changed = Dense(first.factor.path, "0" * 64)
-    with pytest.raises(ConfigurationError, match="SHA-256"):
-        changed.norm(6)
+
+
+def test_a_matrix_cannot_change_and_is_compared_by_its_numbers():
+    given = np.tri(3)
+    factor = Dense(given)
+    given[2, 0] = 5.0
+    assert factor == Dense(np.tri(3)) != Dense(given)
+    assert hash(factor) == hash(Dense(np.tri(3)))
+    with pytest.raises(ValueError, match="read-only"):
+        factor.matrix[0, 0] = 2.0
+
+
+@pytest.mark.parametrize(
+    "matrix", [np.ones((3, 3)), -np.eye(3), np.ones((2, 1)), np.ones(1), np.diag([1.0, np.inf]), np.zeros((0, 0))]
+)
+def test_other_matrices_are_refused(matrix):
+    with pytest.raises(ConfigurationError, match=r"matrix: .*lower-triangular"):
+        Dense(matrix)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 10, 150])
@@ -631,9 +640,9 @@ def test_iterating_on_can_only_lower_the_error():
     assert optimise(100, 1e-8).gap <= 1e-8
 
 
-def test_an_optimal_matrix_has_less_noise_than_the_square_root(tmp_path):
+def test_an_optimal_matrix_has_less_noise_than_the_square_root():
     """Squared error times squared sensitivity, as docs/mechanisms.md has it."""
-    best, toeplitz_ = Factorized.optimal((1,), 256, cache=tmp_path), Factorized.toeplitz((1,), 256)
+    best, toeplitz_ = Factorized.optimal((1,), 256), Factorized.toeplitz((1,), 256)
     squares = np.cumsum(square_root(256).astype(float) ** 2)
     assert_allclose(best.gain(256) ** 2 * best.mean_error(256), 0.8947 * squares[-1] * squares.mean(), rtol=1e-4)
     assert_allclose(product(best, 256), 0.942 * product(toeplitz_, 256), rtol=1e-3)

@@ -30,7 +30,8 @@ from gossamer.privacy.secure import SecureNoise
 from gossamer.problems import Block
 from gossamer.reproduction.paper_001.virtual import virtual_iterates
 from gossamer.simulation import engine
-from gossamer.simulation.feeding import Chunk, Feeder
+from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.plan import Chunk
 from tests import instances
 
 DIM, LEARNERS, TAU, ROUNDS = 4, 3, 3, 4

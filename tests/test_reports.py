@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from gossamer import Run, algorithms, problems, simulate, streams, topology
-from gossamer.core import Federation
 from gossamer.reports import Network, Part, Report, Table, network_of, summarize, summary_table
 from gossamer.reports.blocks import inline, table_block
 from gossamer.reports.figures import MOST_NODES, curves, networks, scale_of
@@ -156,7 +155,7 @@ def test_networks_are_drawn_only_where_they_say_something(run: Run) -> None:
     assert picture is not None
     assert run.accuracy is not None
     assert picture.values == pytest.approx(run.accuracy[-5:].mean(axis=0))
-    assert network_of(run, Federation(4)) is None
+    assert network_of(run, algorithms.centralized_ogd(problems.Linear(3), 4, step=0.1).graph) is None
     assert network_of(replace(run, losses=run.losses[:, :1]), ring) is None
     many = MOST_NODES + 1
     assert network_of(replace(run, losses=np.zeros((50, many))), topology.ring(many)) is None

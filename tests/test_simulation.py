@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -25,9 +25,10 @@ from gossamer.privacy import FastNoise, NoiseSpec, Scale, no_guarantee
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import engine
 from gossamer.simulation.checkpoint import Progress, Seen
-from gossamer.simulation.feeding import Feeder, chunk_length, chunks
+from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.plan import chunk_length, chunks, cut_at_rows
 from gossamer.simulation.tally import Tally
-from gossamer.simulation.testing import HeldOut, cut_at_rows
+from gossamer.simulation.testing import HeldOut
 from gossamer.spec import keys_of, kind
 from gossamer.topology import Gossip, PushSum
 from tests import instances
@@ -527,6 +528,24 @@ def test_no_file_can_say_a_test():
 # -- runs on disk ----------------------------------------------------------------------------------------------------
 
 
+def arrays_of(run):
+    own = [getattr(run, one.name) for one in fields(run)]
+    return [each for each in (*own, *run.transcript.values()) if isinstance(each, np.ndarray)]
+
+
+@pytest.mark.parametrize("seeds", [{"seed": 0}, {"seed": None, "seeds": [0, 1]}])
+def test_arrays_of_a_run_cannot_be_written_to(seeds, tmp_path):
+    test = problems.Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in instances.stream().read(0, 2)))
+    run = small(record=("decisions", "messages"), test=test, **seeds)
+    run.save(tmp_path)
+    for one in (run, replace(run, losses=np.zeros((3, 5))), Run.load(tmp_path)):
+        arrays = arrays_of(one)
+        assert len(arrays) == 10
+        for array in arrays:
+            with pytest.raises(ValueError, match="read-only"):
+                array[:] = 0
+
+
 def test_save_and_load(tmp_path):
     run = small(record=("messages",))
     run.save(tmp_path / "a")
@@ -625,7 +644,7 @@ def test_file_that_is_no_checkpoint_is_refused(content, tmp_path):
     [
         ("Tally._add", None),
         ("Feeder.inputs", None),
-        ("Feeder.messages", None),
+        ("Algorithm.messages", None),
         ("checkpoint.write", None),
         ("Tally.add_test", held_out()),
         ("HeldOut.evaluate", held_out()),
@@ -635,11 +654,11 @@ def test_file_that_is_no_checkpoint_is_refused(content, tmp_path):
 @pytest.mark.parametrize("call", [1, 2, 5, 9])
 def test_run_that_was_interrupted_anywhere_goes_on_as_if_it_was_not(place, test, call, tmp_path, monkeypatch):
     """With a checkpoint after every chunk: states, sums and tests on disk always belong together."""
-    monkeypatch.setattr(sys.modules["gossamer.simulation.simulate"], "_CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(sys.modules["gossamer.simulation.keeper"], "_SECONDS", -1.0)
     options = QUIET | {"chunk": 4, "every": 3, "record": ("messages",), "checkpoint": tmp_path / "c", "test": test}
     algorithm, stream = instances.algorithm("noisy_ogd"), instances.stream()
-    name = place.partition(".")[2]
-    owner = {"Tally": Tally, "Feeder": Feeder, "checkpoint": checkpoints, "HeldOut": HeldOut}[place.partition(".")[0]]
+    owners = {"Tally": Tally, "Feeder": Feeder, "Algorithm": Algorithm, "checkpoint": checkpoints, "HeldOut": HeldOut}
+    owner, name = owners[place.partition(".")[0]], place.partition(".")[2]
     whole, calls = getattr(owner, name), iter(range(1, 10_000))
 
     def interrupted(*args, **keywords):

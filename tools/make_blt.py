@@ -1,4 +1,4 @@
-"""Makes src/gossamer/mechanisms/blt.json: buffered Toeplitz coefficients for horizons 2^0 to 2^30.
+"""Makes src/gossamer/mechanisms/blt.py: buffered Toeplitz coefficients for horizons 2^0 to 2^30.
 
     python tools/make_blt.py            writes the file (about five minutes)
     python tools/make_blt.py --check    compares what is shipped with jax-privacy's closed forms and its optimiser
@@ -16,22 +16,25 @@ mechanism guarantees is computed from the rounded numbers; nothing in this scrip
 from __future__ import annotations
 
 import argparse
-import json
 import math
+import textwrap
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from gossamer.mechanisms.blt import TABLE
 from gossamer.mechanisms.factors import Buffered, SquareRoot
 
-FILE = Path(__file__).parent.parent / "src" / "gossamer" / "mechanisms" / "blt.json"
+FILE = Path(__file__).parent.parent / "src" / "gossamer" / "mechanisms" / "blt.py"
+HEAD = "# fmt: off\nTABLE: dict[int, list[tuple[list[float], list[float]]]] = {\n"
 EXPONENTS = range(31)
 CLOSE = 1.001  # no further buffers once the product is so close to that of the Toeplitz square root
 MOST = 10
 
 Floats = NDArray[np.float64]
+Table = dict[int, list[tuple[list[float], list[float]]]]
 
 
 def main() -> None:
@@ -41,19 +44,27 @@ def main() -> None:
     if parser.parse_args().check:
         check()
         return
-    table = {str(exponent): family(2**exponent) for exponent in EXPONENTS}
-    lines = [f'  "{exponent}": {json.dumps(each)}' for exponent, each in table.items()]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    write({exponent: family(2**exponent) for exponent in EXPONENTS})
 
 
-def family(rows: int) -> list[dict[str, list[float]]]:
+def write(table: Table) -> None:
+    """The module with this table."""
+    before = FILE.read_text().partition(HEAD)[0]
+    lines = [
+        textwrap.fill(f"{exponent}: {each},", 120, initial_indent=" " * 4, subsequent_indent=" " * 8)
+        for exponent, each in table.items()
+    ]
+    FILE.write_text(before + HEAD + "\n".join(lines) + "\n}\n")
+
+
+def family(rows: int) -> list[tuple[list[float], list[float]]]:
     """The best coefficients for 1, 2, ... buffers, until one more hardly helps."""
-    found: list[dict[str, list[float]]] = []
+    found: list[tuple[list[float], list[float]]] = []
     for buffers in range(1, MOST + 1):
         factor = best(rows, buffers)
         ratio = product(factor, rows) / toeplitz(rows)
         print(f"{rows:>12,} rows, {buffers:2} buffers: {ratio:.5f} of the Toeplitz square root", flush=True)
-        found.append({"rates": shortest(factor.rates), "scales": shortest(factor.scales)})
+        found.append((shortest(factor.rates), shortest(factor.scales)))
         if ratio < CLOSE:
             break
     return found
@@ -128,11 +139,10 @@ def check() -> None:
     from jax_privacy.matrix_factorization import buffered_toeplitz
 
     jax.config.update("jax_enable_x64", True)
-    table = json.loads(FILE.read_text())
     for exponent in (4, 10, 16, 20):
         rows = 2**exponent
-        for each in table[str(exponent)]:
-            factor = Buffered(*(tuple(map(float, np.float32(each[name]))) for name in ("rates", "scales")))
+        for each in TABLE[exponent]:
+            factor = Buffered(*(tuple(map(float, np.float32(numbers))) for numbers in each))
             theirs = buffered_toeplitz.BufferedToeplitz.build(1 - np.array(factor.rates), np.array(factor.scales))
             norm = float(buffered_toeplitz.sensitivity_squared(theirs, rows))
             error = float(buffered_toeplitz.max_error(theirs.inverse(), jnp.array(rows)))

@@ -31,7 +31,7 @@ from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Calibrated, Mechanism
 from gossamer.privacy import OBSERVERS, Basis, FastNoise, Guarantee, Loss, NoiseSource, Observer, no_guarantee
-from gossamer.simulation.simulate import check_run
+from gossamer.simulation.checks import check_run
 from gossamer.streams import Stream
 
 Method = Literal["many-runs", "one-run"]

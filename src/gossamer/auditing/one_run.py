@@ -17,7 +17,8 @@ from gossamer.privacy import NoiseSource, Observer
 from gossamer.problems import Block
 from gossamer.simulation import engine
 from gossamer.simulation.engine import Program
-from gossamer.simulation.feeding import Feeder, chunks
+from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.plan import chunks
 from gossamer.streams import Stream
 from gossamer.streams.base import generator
 
@@ -127,7 +128,7 @@ def transcript(
     for chunk in chunks(algorithm.schedule.segments(steps), min(length, algorithm.schedule.exchanges(steps))):
         worlds, outputs = engine.run_chunk(program, constant, worlds, feeder.inputs(chunk), chunk.first, chunk.stop)
         shown = {name: np.asarray(leaf)[chunk.first : chunk.stop, 0] for name, leaf in outputs.transcript.items()}
-        yield Part(chunk.origin + chunk.first, chunk.step, chunk.block, View(**shown))
+        yield Part(chunk.start, chunk.step, chunk.block, View(**shown))
 
 
 class Guesses(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from gossamer.auditing.bound import Side
 from gossamer.auditing.views import SEES, View
 from gossamer.core import Algorithm
+from gossamer.core.drawing import Draw, learners_draws, server_draws
 from gossamer.mechanisms import Calibrated, Mechanism
-from gossamer.privacy import NoiseSource, NoiseSpec, Observer, Scale
+from gossamer.privacy import NoiseSource, NoiseSpec, Observer
 from gossamer.simulation import engine
 from gossamer.simulation.engine import Inputs, Program
-from gossamer.simulation.feeding import Chunk, Feeder
+from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.plan import Chunk, chunks
 from gossamer.streams import Stream
 
 _BATCH_VALUES = 2**22  # float32 numbers that a batch of replicates draws and shows: a few tens of megabytes
@@ -53,6 +55,7 @@ class Batches(NamedTuple):
 class Silence:
     """A source of nothing, for inputs whose draws come from elsewhere.
 
+    >>> from gossamer.privacy import Scale
     >>> Silence().draw("noise", NoiseSpec("laplace", (2,), used_in="speak"), [Scale(1.0)] * 3, 0, 4).shape
     (3, 4, 2)
     """
@@ -87,7 +90,7 @@ class AlgorithmRunner:
     ) -> None:
         self.algorithm, self.source = algorithm, source
         self.seen = tuple(sorted(SEES[observer] - (set() if algorithm.server else {"broadcasts"})))
-        self.plan = list(_whole_segments(algorithm, steps))
+        self.plan = list(chunks(algorithm.schedule.segments(steps)))  # audits are short: batches make up for it
         shared = streams["stream"].shared
         self.program = Program.of(algorithm, shared, "global" if shared else "local", self.seen)
         feeders = {side: Feeder(algorithm, stream, (Silence(),)) for side, stream in streams.items()}
@@ -113,14 +116,11 @@ class AlgorithmRunner:
         return View(**jax.tree.map(lambda leaf: leaf.swapaxes(0, 1), joined))
 
     def _with_draws(self, inputs: Inputs, prefix: str, chunk: Chunk, size: int) -> Inputs:
-        algorithm = self.algorithm
-        ours = {name: (spec, algorithm.scales_of(name)) for name, spec in algorithm.learner.noise.items()}
-        served = algorithm.server.noise if algorithm.server else {}
-        theirs = {name: (spec, algorithm.scales[name][:1]) for name, spec in served.items()}
+        ours, theirs = learners_draws(self.algorithm), server_draws(self.algorithm)
         span = chunk.origin, chunk.origin + chunk.length
         return inputs._replace(
             noise=draws(self.source, prefix, ours, size, *span),
-            server_noise=draws(self.source, f"{prefix}server/", theirs, size, *span),
+            server_noise=draws(self.source, prefix, theirs, size, *span),
         )
 
 
@@ -148,7 +148,7 @@ class ReleaseRunner:
     def __call__(self, side: Side, number: int, size: int) -> NDArray[Any]:
         """What batch `number` releases: axes (run, position, ...)."""
         mechanism, values = self.release.mechanism, self.inputs[side]
-        specs = {n: (spec, self.release.scales[n][:1]) for n, spec in mechanism.noise(used_in="speak").items()}
+        specs = {n: Draw(n, spec, self.release.scales[n][:1]) for n, spec in mechanism.noise(used_in="speak").items()}
         noise = draws(self.source, f"{side}/{number}/", specs, size, 0, len(values))
         return np.asarray(released(mechanism, values, {name: draw[:, 0] for name, draw in noise.items()}, self.grid))
 
@@ -176,7 +176,7 @@ def released(mechanism: Mechanism, values: Any, noise: Mapping[str, Any], grid: 
 def draws(
     source: NoiseSource,
     prefix: str,
-    wanted: Mapping[str, tuple[NoiseSpec, tuple[Scale, ...]]],
+    wanted: Mapping[str, Draw],
     size: int,
     start: int,
     stop: int,
@@ -185,22 +185,13 @@ def draws(
 
     Replicates follow one another on the source's axis of exchanges, where all draws are independent.
 
-    >>> from gossamer.privacy import FastNoise
-    >>> wanted = {"noise": (NoiseSpec("laplace", (2,), used_in="speak"), (Scale(1.0), Scale(3.0)))}
+    >>> from gossamer.privacy import FastNoise, Scale
+    >>> wanted = {"noise": Draw("noise", NoiseSpec("laplace", (2,), used_in="speak"), (Scale(1.0), Scale(3.0)))}
     >>> draws(FastNoise(0), "stream/0/", wanted, size=5, start=0, stop=4)["noise"].shape
     (5, 2, 4, 2)
     """
     made = {}
-    for name, (spec, scales) in wanted.items():
-        drawn = source.draw(prefix + name, spec, scales, size * start, size * stop)
-        made[name] = drawn.reshape(len(scales), size, stop - start, *spec.shape).swapaxes(0, 1)
+    for name, draw in wanted.items():
+        drawn = draw._replace(name=prefix + draw.name).made(source, size * start, size * stop)
+        made[name] = drawn.reshape(len(draw.scales), size, stop - start, *draw.spec.shape).swapaxes(0, 1)
     return made
-
-
-def _whole_segments(algorithm: Algorithm, steps: int) -> Iterator[Chunk]:
-    """Every run of equal blocks as one chunk: audits are short, and batches of replicates make up for long ones."""
-    origin = step = 0
-    for exchanges, block in algorithm.schedule.segments(steps):
-        yield Chunk(origin, exchanges, 0, exchanges, block, step)
-        origin += exchanges
-        step += exchanges * block

@@ -87,7 +87,7 @@ def _require_all(entry: Entry, settings: Mapping[str, Any], options: Sequence[st
     """Refuse where one of the other options has no default and was left out, and say how it is given here."""
     given = {*settings, *SETTLED, *dict(map(_parse, options))}
     for name, key in keys_of(entry.make).items():
-        if key.required and name not in {*given, *SETTLED}:
+        if key.required and name not in given:
             hint = f"give --option {name}=VALUE"
             raise ConfigurationError(f"--option {name}", Nothing(), key.reader.allowed, hint)
 

@@ -52,7 +52,7 @@ def _run(experiment: Experiment) -> Run:
 
 
 def _report(file: Path, experiment: Experiment, run: Run, steps: int | None) -> Report:
-    picture = network_of(run, experiment.algorithm.topology)
+    picture = network_of(run, experiment.algorithm.graph)
     override = "" if steps is None else f" --steps {steps}"
     return Report(
         title=f"{run.name} on {experiment.algorithm.topology.name}",

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.checks import check_count, check_positive, check_seed
-from gossamer.core.flow import Checked, Flow, Guarded, GuardedServer, foreign
+from gossamer.core.checked import Checked, Guarded, GuardedServer, check
+from gossamer.core.federation import Federation
+from gossamer.core.flow import Flow, foreign
 from gossamer.core.learner import Learner, Server
 from gossamer.core.schedule import Every, Schedule
 from gossamer.core.spec import read_specification, specification
@@ -22,8 +23,8 @@ from gossamer.mechanisms import Calibrated, Independent, Mechanism
 from gossamer.privacy import Guarantee, Loss, Scale, Unit, compose
 from gossamer.privacy.marks import ours, put_together_by_us
 from gossamer.problems import Problem
-from gossamer.spec import Made, digest, family, kind
-from gossamer.topology import Gossip, Mixing, Topology, public_draws
+from gossamer.spec import Made, digest, family
+from gossamer.topology import Gossip, Mixing, Topology
 
 Public = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 """A public schedule: exchange numbers 1, 2, ... to one value each."""
@@ -31,58 +32,6 @@ Public = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 Missing = Literal["own", "later", "nothing"]
 """What a learner on a real network makes of a neighbour's message that did not come: its own message has that weight
 too; nothing now, and the next message brings it along (push-sum); or nothing of this exchange is heard at all."""
-
-
-@kind("topology", "server")
-@dataclass(frozen=True)
-class Federation:
-    """The network of a federated algorithm: every learner talks to one server and to nobody else.
-
-    Attributes:
-        learners: how many.
-        participation: how likely a learner is to take part in a round. One that does not uses none of its samples of
-            that round, says nothing (the server counts zeros) and keeps its state; it hears the broadcast like all.
-        seed: of who takes part when: public, and a function of the round's number only.
-
-    >>> Federation(20).name
-    'server with 20 learners'
-    >>> Federation(4, participation=0.5, seed=1).present(np.arange(2))
-    array([[False,  True, False,  True],
-           [ True, False, False,  True]])
-    """
-
-    learners: int
-    participation: float = 1.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_count("learners", self.learners)
-        check_seed(self.seed)
-        check_positive("participation", self.participation)
-        if self.participation > 1:
-            raise ConfigurationError("participation", self.participation, "a probability above 0, at most 1")
-
-    @classmethod
-    def of(cls, given: int | Federation) -> Federation:
-        """The network that a user gave; a number stands for as many learners, present in every round.
-
-        >>> Federation.of(3)
-        Federation(learners=3, participation=1.0, seed=0)
-        """
-        return given if isinstance(given, Federation) else cls(given)
-
-    @property
-    def name(self) -> str:
-        """How the network is called in tables."""
-        some = f", each present with probability {self.participation:g}" if self.participation < 1 else ""
-        return f"server with {self.learners} learners{some}"
-
-    def present(self, exchanges: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Who takes part in each of these exchanges: axes (exchange, learner)."""
-        if self.participation == 1:
-            return np.ones((len(exchanges), self.learners), np.bool_)
-        draws = public_draws(self.seed, exchanges, self.learners)
-        return np.asarray(draws < np.uint64(self.participation * 2.0**64))
 
 
 @family("algorithm")
@@ -131,7 +80,7 @@ class Algorithm:
     _checked: ClassVar[Checked | None] = None
 
     def __post_init__(self) -> None:
-        if (self.server is None) == isinstance(self.topology, Federation):
+        if (self.server is None) == (self.graph is None):
             raise ConfigurationError("topology", self.topology, "a Federation exactly when there is a server")
         if type(self.guarantee) is not Guarantee:
             raise ConfigurationError("guarantee", type(self.guarantee).__name__, "a Guarantee, and no class made of it")
@@ -164,7 +113,7 @@ class Algorithm:
         if self.guarantee.basis == "proven":
             self._require_covered()
             self._require_apart()
-            checked = self.flow.check()
+            checked = check(self.flow)
             checked.require_covered([release.sensitivities for release in self._protecting])
             object.__setattr__(
                 self, "guarantee", self.guarantee.after_check(checked.seen, checked.loose, checked.digest)
@@ -245,6 +194,24 @@ class Algorithm:
     def learners(self) -> int:
         """How many learners take part."""
         return self.topology.learners
+
+    @property
+    def graph(self) -> Topology | None:
+        """Who hears whom; None where all learners talk to a server."""
+        return None if isinstance(self.topology, Federation) else self.topology
+
+    def network(self, exchanges: NDArray[np.int64]) -> tuple[Any, Any]:
+        """What the network needs in order to mix: what never changes, and arrays with a leading axis over exchanges.
+
+        The weights of gossip; in a federation who takes part, or nothing where everybody does.
+        """
+        if isinstance(self.topology, Federation):
+            return (), {} if self.topology.fixed else self.topology.present(exchanges)
+        return self.mixing.prepare(self.topology, exchanges)
+
+    def messages(self, exchanges: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Messages that arrive in each of these exchanges, every gossip step counted."""
+        return self.topology.links(exchanges) * self.mixing.steps
 
     @property
     def scales(self) -> dict[str, tuple[Scale, ...]]:

@@ -201,3 +201,18 @@ class Trail:
 def name_of(mechanism: Mechanism) -> str:
     """A mechanism by the names of its draws."""
     return ", ".join(mechanism.laws()) or type(mechanism).__name__
+
+
+def features_of(trail: Trail, token: Rows) -> int:
+    """Axes of one sample; all others count samples."""
+    return len(trail.flow.problem.feature_shape) if token.name == "x" else 0
+
+
+def shape_of(variable: Any) -> tuple[int, ...]:
+    """The axes of a variable of a program."""
+    return tuple(getattr(variable.aval, "shape", ()))
+
+
+def is_of_rows(trail: Trail, label: Label, shape: tuple[int, ...]) -> bool:
+    """Whether a value has samples in its rows, and not features of one."""
+    return isinstance(label.token, Rows) and len(shape) > features_of(trail, label.token)

@@ -41,6 +41,12 @@ class Now(NamedTuple):
     noise: Mapping[str, jax.Array]
     grid: Mapping[str, jax.Array]
 
+    def only_for(self, function: str, specs: Mapping[str, NoiseSpec]) -> Now:
+        """The same for one function: every public value, and only the draws that were declared for it."""
+        names = [name for name, spec in specs.items() if spec.used_in == function]
+        spacing = {name: self.grid[name] for name in names if name in self.grid}
+        return Now(self.public, {name: self.noise[name] for name in names}, spacing)
+
 
 @dataclass(frozen=True)
 class Learner(ABC):

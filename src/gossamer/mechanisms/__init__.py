@@ -1,6 +1,7 @@
 """Mechanisms: exact values in, private values out, with the privacy loss computed by what scales the noise."""
 
-from gossamer.mechanisms.base import Additive, AdditiveLaw, Calibrated, Mechanism, snap
+from gossamer.mechanisms.additive import Additive, AdditiveLaw
+from gossamer.mechanisms.base import Calibrated, Mechanism, snap
 from gossamer.mechanisms.factorized import Factorized
 from gossamer.mechanisms.gossiped import Gossiped
 from gossamer.mechanisms.independent import Independent

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from importlib import resources
-from pathlib import Path
 from typing import ClassVar
 
 import jax
@@ -18,7 +14,9 @@ import numpy as np
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import pairs
-from gossamer.mechanisms.base import Additive, AdditiveLaw, Grid, Noise, State, snap
+from gossamer.mechanisms.additive import Additive, AdditiveLaw
+from gossamer.mechanisms.base import Grid, Noise, State, snap
+from gossamer.mechanisms.blt import TABLE
 from gossamer.mechanisms.factors import Buffered, Dense, Factor, SquareRoot
 from gossamer.mechanisms.optimal import optimise
 from gossamer.mechanisms.tree import LIMIT
@@ -118,26 +116,17 @@ class Factorized(Additive):
         return cls(shape, horizon=horizon, name=name, factor=_buffered(horizon, buffers))
 
     @classmethod
-    def optimal(
-        cls, shape: tuple[int, ...], horizon: int, *, cache: str | Path | None = None, name: str = "noise"
-    ) -> Factorized:
-        """The matrix with the least mean squared error (paper 001, eq. (7)), found once and then read from a cache.
+    def optimal(cls, shape: tuple[int, ...], horizon: int, *, name: str = "noise") -> Factorized:
+        """The matrix with the least mean squared error (paper 001, eq. (7)), found once in a process.
 
         Its mean squared error is within 1e-5 of the least one (`gossamer.mechanisms.optimal`). 1,024 values take a
         second, 4,000 half a minute, 6,000 a minute. Noise of all past values is remembered. No lattice: see `Dense`.
 
-        Args:
-            shape: of the values.
-            horizon: how many.
-            cache: the directory; by default `gossamer` in the user's cache directory.
-            name: of the draws.
-
-        >>> import tempfile
-        >>> best = Factorized.optimal((1,), 64, cache=tempfile.mkdtemp())
+        >>> best = Factorized.optimal((1,), 64)
         >>> round(best.gain(64) ** 2 * best.mean_error(64), 2)  # the square root has 4.97
         4.41
         """
-        return cls(shape, horizon=horizon, name=name, factor=_optimal(check_count("horizon", horizon), cache))
+        return cls(shape, horizon=horizon, name=name, factor=_optimal(check_count("horizon", horizon)))
 
     @property
     def sums(self) -> bool:
@@ -250,11 +239,10 @@ def _landau(rows: int) -> float:
 
 @lru_cache
 def _shipped() -> dict[int, list[Buffered]]:
-    """Coefficients by exponent of the horizon and number of buffers, made by tools/make_blt.py."""
-    text = resources.files("gossamer.mechanisms").joinpath("blt.json").read_text()
+    """Coefficients by exponent of the horizon and number of buffers."""
     return {
-        int(exponent): [Buffered(_floats(one["rates"]), _floats(one["scales"])) for one in each]
-        for exponent, each in json.loads(text).items()
+        exponent: [Buffered(_floats(rates), _floats(scales)) for rates, scales in each]
+        for exponent, each in TABLE.items()
     }
 
 
@@ -262,13 +250,6 @@ def _floats(numbers: list[float]) -> tuple[float, ...]:
     return tuple(np.array(numbers, np.float32).astype(np.float64).tolist())
 
 
-def _optimal(horizon: int, cache: str | Path | None) -> Dense:
-    root = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gossamer" if cache is None else Path(cache)
-    path = root / f"optimal-fixed-point-{horizon}.npy"
-    if not path.exists():
-        matrix = optimise(horizon).matrix.astype(np.float32)
-        root.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(f".{os.getpid()}.npy")
-        np.save(unfinished, matrix)
-        unfinished.replace(path)
-    return Dense.of(path)
+@lru_cache(maxsize=4)  # up to a hundred megabytes each
+def _optimal(horizon: int) -> Dense:
+    return Dense(optimise(horizon).matrix.astype(np.float32))

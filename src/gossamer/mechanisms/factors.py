@@ -10,10 +10,8 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from functools import lru_cache
-from io import BytesIO
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
@@ -258,55 +256,57 @@ def _significant_bits(x: float) -> int:
     return 53 - ((mantissa & -mantissa).bit_length() - 1)
 
 
+@kind("factor", "dense", facts=lambda factor: {"digest": factor.digest}, readable=False)
 @dataclass(frozen=True)
 class Dense(Factor):
-    """Any lower-triangular matrix, read from a file of float32 numbers.
+    """Any lower-triangular matrix with a positive diagonal.
 
-    Its diagonal is not constant, so its rows need noise of different scales: there is no version on a lattice.
+    That diagonal is not constant, so its rows need noise of different scales: there is no version on a lattice.
 
     Attributes:
-        path: the file.
-        digest: SHA-256 of its bytes: a file that changed is refused.
+        matrix: a copy that cannot be written to.
+        digest: SHA-256 of its numbers, by which matrices are compared.
     """
 
-    path: str
-    digest: str
+    matrix: NDArray[np.float32] = field(compare=False, repr=False)
+    digest: str = field(init=False)
 
-    @classmethod
-    def of(cls, path: Path) -> Dense:
-        """The matrix in this file, as it is now."""
-        return cls(str(path), hashlib.sha256(path.read_bytes()).hexdigest())
-
-    def matrix(self) -> NDArray[np.float32]:
-        """The matrix."""
-        return _read(self.path, self.digest)
+    def __post_init__(self) -> None:
+        matrix = np.array(self.matrix, np.float32)
+        square = matrix.ndim == 2 and len(matrix) == len(matrix.T) > 0 and bool(np.isfinite(matrix).all())
+        if not square or (np.triu(matrix, 1) != 0).any() or not (np.diag(matrix) > 0).all():
+            allowed = "a lower-triangular matrix of finite numbers with a positive diagonal"
+            raise ConfigurationError("matrix", f"an array of shape {matrix.shape}", allowed)
+        matrix.setflags(write=False)
+        object.__setattr__(self, "matrix", matrix)
+        object.__setattr__(self, "digest", hashlib.sha256(matrix.tobytes()).hexdigest())
 
     def init(self, shape: tuple[int, ...]) -> Any:
         """The next row, and all rows of noise."""
-        return jnp.zeros((), jnp.int32), jnp.zeros((len(self.matrix()), *shape), jnp.float32)
+        return jnp.zeros((), jnp.int32), jnp.zeros((len(self.matrix), *shape), jnp.float32)
 
     def correlate(self, state: Any, draw: jax.Array, spacing: jax.Array | None) -> tuple[jax.Array, Any]:
         """Forward substitution; no number on a lattice."""
         row, past = state
-        weights = jnp.asarray(self.matrix())[row]
+        weights = jnp.asarray(self.matrix)[row]
         noise = (draw - jnp.tensordot(weights, past, axes=1, precision=lax.Precision.HIGHEST)) / weights[row]
         noise = noise if spacing is None else jnp.full_like(noise, jnp.nan)
         return noise, (row + 1, past.at[row].set(noise))
 
     def norm(self, rows: int | None) -> float:
         """From the matrix itself; more rows than it has are refused."""
-        norms = _column_norms(self.path, self.digest)
+        norms = self._column_norms
         if rows is None or rows >= len(norms):
             raise PrivacyError.of("horizon", rows, f"at most {len(norms) - 1:,}: the rows of the matrix")
         return float(norms[rows])
 
     def error(self, rows: int) -> float:
         """By solving B C = A."""
-        return float(_prefix_errors(self.path, self.digest)[:rows].max())
+        return float(self._prefix_errors[:rows].max())
 
     def mean_error(self, rows: int) -> float:
         """By solving B C = A: exact."""
-        return float(_prefix_errors(self.path, self.digest)[:rows].mean())
+        return float(self._prefix_errors[:rows].mean())
 
     def rounding(self, rows: int) -> float:
         """Refused."""
@@ -319,31 +319,18 @@ class Dense(Factor):
         """Refused."""
         return self.rounding(rows)
 
+    @cached_property
+    def _column_norms(self) -> NDArray[np.float64]:
+        """The largest column norm of the first 0, 1, 2, ... rows, rounded up by more than the sums can be wrong."""
+        squares = np.square(self.matrix, dtype=np.float64)
+        largest = np.cumsum(squares, axis=0, out=squares).max(axis=1)
+        return np.concatenate([[0.0], np.sqrt(largest) * (_UP + len(largest) * 2.0**-53)])
 
-@lru_cache(maxsize=8)
-def _read(path: str, digest: str) -> NDArray[np.float32]:
-    content = Path(path).read_bytes()
-    if hashlib.sha256(content).hexdigest() != digest:
-        raise ConfigurationError("path", path, f"the matrix with SHA-256 {digest}", "delete it: it is made again")
-    matrix: NDArray[np.float32] = np.load(BytesIO(content), allow_pickle=False)
-    if matrix.ndim != 2 or (np.triu(matrix, 1) != 0).any() or not (np.diag(matrix) > 0).all():
-        raise ConfigurationError("path", path, "a lower-triangular matrix with a positive diagonal")
-    return matrix
+    @cached_property
+    def _prefix_errors(self) -> NDArray[np.float64]:
+        """The squared row norms of A C^-1."""
+        from scipy.linalg import solve_triangular
 
-
-@lru_cache(maxsize=8)
-def _column_norms(path: str, digest: str) -> NDArray[np.float64]:
-    """The largest column norm of the first 0, 1, 2, ... rows, rounded up by more than the sums can be wrong."""
-    squares = np.square(_read(path, digest), dtype=np.float64)
-    largest = np.cumsum(squares, axis=0, out=squares).max(axis=1)
-    return np.concatenate([[0.0], np.sqrt(largest) * (_UP + len(largest) * 2.0**-53)])
-
-
-@lru_cache(maxsize=8)
-def _prefix_errors(path: str, digest: str) -> NDArray[np.float64]:
-    """The squared row norms of A C^-1."""
-    from scipy.linalg import solve_triangular
-
-    matrix = _read(path, digest).astype(np.float64)
-    prefixes = solve_triangular(matrix.T, np.tri(len(matrix)).T, lower=False, overwrite_b=True)
-    return np.asarray(np.square(prefixes, out=prefixes).sum(axis=0))
+        matrix = self.matrix.astype(np.float64)
+        prefixes = solve_triangular(matrix.T, np.tri(len(matrix)).T, lower=False, overwrite_b=True)
+        return np.asarray(np.square(prefixes, out=prefixes).sum(axis=0))

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossamer.errors import ConfigurationError
-from gossamer.mechanisms.base import Additive, Grid, Mechanism, Noise, State
+from gossamer.mechanisms.additive import Additive
+from gossamer.mechanisms.base import Grid, Mechanism, Noise, State
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity
 from gossamer.spec import kind
 

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from gossamer.checks import check_count
-from gossamer.mechanisms.base import Additive, Grid, Noise, State, snap
+from gossamer.mechanisms.additive import Additive
+from gossamer.mechanisms.base import Grid, Noise, State, snap
 from gossamer.spec import kind
 
 

@@ -11,8 +11,10 @@ import jax
 
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, per_scale, snap
 from gossamer.privacy import Budget, Law, Loss, Pure, Sensitivity
+from gossamer.spec import kind
 
 
+@kind("mechanism", "keeping")
 @dataclass(frozen=True)
 class Keeping(Mechanism):
     """Whether a choice survives a loss: P(yes) = (1 - restless) exp(-loss / scale).

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 
 from gossamer.checks import check_choice
 from gossamer.errors import PrivacyError
-from gossamer.mechanisms.base import Additive, AdditiveLaw, Grid, Mechanism, Noise, State
+from gossamer.mechanisms.additive import Additive, AdditiveLaw
+from gossamer.mechanisms.base import Grid, Mechanism, Noise, State
 from gossamer.mechanisms.factorized import Factorized
 from gossamer.mechanisms.independent import Independent
 from gossamer.mechanisms.tree import TreeSum

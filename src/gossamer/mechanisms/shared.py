@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass
 from gossamer.mechanisms.base import per_scale
 from gossamer.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, Selection
 from gossamer.privacy import Budget, Concentrated, Loss, Pure, Sensitivity, accounting
+from gossamer.spec import kind
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Shared(Selection):
         return super().rounded(sensitivity, self.leaves * grid)
 
 
+@kind("mechanism", "shared-flip")
 @dataclass(frozen=True)
 class SharedFlip(Shared, PermuteAndFlip):
     """Permute-and-flip on scores that one unit moves by D_1, D_2, ... with D_1 + D_2 + ... <= D: costs add up."""
@@ -46,6 +48,7 @@ class SharedFlip(Shared, PermuteAndFlip):
         return budget.epsilon
 
 
+@kind("mechanism", "spread")
 @dataclass(frozen=True)
 class Spread(Shared, ExponentialMechanism):
     """Exponential mechanisms on scores that one unit moves by D_1, D_2, ... with D_1^2 + D_2^2 + ... <= D^2.

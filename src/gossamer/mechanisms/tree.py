@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from gossamer.checks import check_count
 from gossamer.errors import PrivacyError
 from gossamer.mechanisms import pairs
-from gossamer.mechanisms.base import Additive, Grid, Noise, State, snap
+from gossamer.mechanisms.additive import Additive
+from gossamer.mechanisms.base import Grid, Noise, State, snap
 from gossamer.privacy import Law, Sensitivity
 from gossamer.spec import kind
 

@@ -10,10 +10,8 @@ import copy
 import dataclasses
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import FrameType, FunctionType, MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -34,7 +32,7 @@ _HIDDEN = frozenset(
 )
 """Operations that tell somebody else, that a program does not show, or that give all rows the bits of the first."""
 _ARRAYS = (jax.core.Tracer, jax.Array, np.ndarray, np.generic, bool, int, float)
-_HOME = str(Path(__file__).parent.parent) + os.sep
+_HOME = __file__.rpartition("privacy")[0]  # the folder of the package, with its separator
 _REPLACE = (dataclasses.replace, getattr(dataclasses, "_replace", None), getattr(copy, "replace", None))
 _tracing = jax.make_user_context(default_value=None)  # part of the key of every cache that JAX keeps of a trace
 

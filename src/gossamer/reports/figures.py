@@ -10,7 +10,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.core import Federation
 from gossamer.metrics import average_loss
 from gossamer.reports.summary import last_tenth, percent
 from gossamer.simulation import Run
@@ -64,17 +63,19 @@ class Scale(NamedTuple):
     ends: tuple[str, str]
 
 
-def network_of(run: Run, topology: Topology | Federation) -> Network | None:
+def network_of(run: Run, topology: Topology | None) -> Network | None:
     """The network of a run, learners coloured by late accuracy or average loss; None where a picture says nothing.
+
+    `topology`: `Algorithm.graph`, which is None where learners talk to a server.
 
     >>> from gossamer import algorithms, problems, simulate, streams, topology
     >>> algorithm = algorithms.d_ogd(problems.Linear(3), topology.ring(4), step=0.1)
     >>> run = simulate(algorithm, streams.random_signs(4, 3, seed=1), 50, seed=0)
-    >>> network_of(run, algorithm.topology).meaning
+    >>> network_of(run, algorithm.graph).meaning
     'average loss'
     """
-    learners = topology.learners
-    if isinstance(topology, Federation) or learners > MOST_NODES or run.losses.shape[-1] != learners:
+    learners = run.losses.shape[-1]
+    if topology is None or topology.learners > MOST_NODES or topology.learners != learners:
         return None
     if run.accuracy is None:
         values, meaning = average_loss(run)[..., -1:, :], "average loss"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,9 +79,7 @@ class Progress(NamedTuple):
     seen: Seen
 
 
-def identity(
-    feeder: Feeder, program: Program, seeds: list[int], noise: Callable[..., Any], held_out: HeldOut | None
-) -> dict[str, Any]:
+def identity(feeder: Feeder, program: Program, seeds: list[int], held_out: HeldOut | None) -> dict[str, Any]:
     """What a resumed run must have in common with the interrupted one.
 
     To continue with other data, other noise or another algorithm would give a result that no run gives, and use the

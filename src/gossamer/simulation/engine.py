@@ -39,6 +39,11 @@ class Program:
     coordinates: tuple[int, ...] | None
     record: tuple[str, ...]
 
+    @property
+    def own_samples(self) -> bool:
+        """Whether a decision is measured on the samples of its own learner, and not on all."""
+        return self.measure == "local" and not self.shared
+
     @classmethod
     def of(
         cls, algorithm: Algorithm, shared: bool, measure: Measure, record: tuple[str, ...], debug: bool = False
@@ -122,11 +127,10 @@ def draws_at(draws: Any, t: jax.Array | int) -> jax.Array:
 
 
 def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> Now:
-    """What one function is given: every public value, and only the draws that were declared for it."""
-    names = [name for name, spec in specs.items() if spec.used_in == function]
-    draws, grid = (inputs.noise, inputs.grid) if function != "aggregate" else (inputs.server_noise, inputs.server_grid)
-    spacing = {name: grid[name] for name in names if name in grid}
-    return Now(inputs.public, {name: draws[name] for name in names}, spacing)
+    """What one function is given at one exchange."""
+    served = function == "aggregate"
+    draws, grid = (inputs.server_noise, inputs.server_grid) if served else (inputs.noise, inputs.grid)
+    return Now(inputs.public, draws, grid).only_for(function, specs)
 
 
 PER_LEARNER = Now(public=None, noise=0, grid=0)  # type: ignore[arg-type]  # in_axes: schedules are common, draws are not
@@ -236,14 +240,19 @@ def observe(program: Program, played: jax.Array, block: Block) -> Outputs:
     disagreement = jnp.sum(jnp.sum(jnp.square(centred), axis=1)) / len(played)
     if program.measure == "joint":
         played = played[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
-    by_learner = program.measure == "local" and not program.shared
-    rows = block if by_learner else flatten_rows(block)
+    rows = block if program.own_samples else flatten_rows(block)
 
     def total(values: Any) -> jax.Array:
-        return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, 1 if by_learner else None))(played, rows)
+        return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, 1 if program.own_samples else None))(played, rows)
 
     correct = total(program.problem.correct) if program.problem.classifies else None
     return Outputs(total(program.problem.losses), correct, disagreement, {})
+
+
+def measured(program: Program, block: Block) -> int:
+    """How many samples each decision is measured on in one exchange; axes (exchange, step, learner or batch, ...)."""
+    steps, rows = block.x.shape[1:3]
+    return int(steps if program.own_samples else steps * rows)
 
 
 def seeded_exchange(program: Program, constant: Any, worlds: World, inputs: Inputs) -> tuple[World, Outputs]:

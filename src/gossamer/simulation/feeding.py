@@ -1,56 +1,22 @@
-"""The host's side of a run: cut it into chunks, and prepare what the compiled loop needs for each."""
+"""The host's side of a run: what the compiled loop needs for each chunk."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.core import Algorithm, Federation, Segment
-from gossamer.privacy import FastNoise, NoiseSource, NoiseSpec, Scale
+from gossamer.core import Algorithm
+from gossamer.core.drawing import FUNCTIONS, Draw, grids, learners_draws, schedules, server_draws
+from gossamer.privacy import NoiseSource
 from gossamer.problems import Block
 from gossamer.simulation.engine import Inputs
-from gossamer.streams import LiveStream, Stream
-
-# Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
-_CHUNK_BYTES = 2**23
-_LONGEST_CHUNK = 4096
-
-
-Scales = Mapping[str, tuple[Scale, ...]]
-
-
-class Chunk(NamedTuple):
-    """Exchanges origin+first, ..., origin+stop-1, computed in arrays of `length` rows; `step` is their first step."""
-
-    origin: int
-    length: int
-    first: int
-    stop: int
-    block: int
-    step: int
-
-
-def chunks(segments: Iterator[Segment], length: int, done: int = 0) -> Iterator[Chunk]:
-    """Cut runs of exchanges into chunks, leaving out the exchanges already done.
-
-    >>> [(c.first, c.stop, c.step) for c in chunks(iter([Segment(5, 2)]), 4, done=3)]
-    [(3, 4, 6), (0, 1, 8)]
-    """
-    origin = step = 0
-    for exchanges, block in segments:
-        skipped = min(exchanges, max(0, done - origin))
-        for low in range(skipped - skipped % length, exchanges, length):
-            first, stop = max(0, skipped - low), min(length, exchanges - low)
-            if first < stop:
-                yield Chunk(origin + low, length, first, stop, block, step + (low + first) * block)
-        origin += exchanges
-        step += exchanges * block
+from gossamer.simulation.plan import Chunk, in_program
+from gossamer.streams import Stream
 
 
 @dataclass(frozen=True)
@@ -63,42 +29,23 @@ class Feeder:
 
     def constant(self) -> Any:
         """The part of the mixing weights that never changes."""
-        topology = self.algorithm.topology
-        if isinstance(topology, Federation):
-            return ()
-        return self.algorithm.mixing.prepare(topology, np.zeros(1, np.int64))[0]
+        return self.algorithm.network(np.zeros(1, np.int64))[0]
 
-    def inputs(self, chunk: Chunk, used_in: Sequence[str] = ("decide", "learn", "speak", "aggregate")) -> Inputs:
+    def inputs(self, chunk: Chunk, used_in: Collection[str] = FUNCTIONS) -> Inputs:
         """Everything the compiled loop needs for one chunk; rows outside first, ..., stop-1 are not read.
 
         Only draws for the functions in `used_in` are made: steps left over at the end decide and do nothing else.
         """
-        exchanges = chunk.origin + np.arange(chunk.length, dtype=np.int64)
-        learner, server = self.algorithm.running
-        ours, theirs = _only(used_in, learner.noise), _only(used_in, server.noise) if server else {}
+        ours, theirs = learners_draws(self.algorithm, used_in=used_in), server_draws(self.algorithm, used_in)
         return Inputs(
             self._block(chunk),
-            self._draws("", ours, self._scales(ours), chunk),
-            self._draws("server/", theirs, self._server_scales(theirs), chunk),
-            {name: f(exchanges + 1).astype(np.float32) for name, f in self.algorithm.public.items()},
+            {name: self._made(draw, chunk) for name, draw in ours.items()},
+            {name: self._made(draw, chunk) for name, draw in theirs.items()},
+            schedules(self.algorithm, chunk.origin, chunk.origin + chunk.length),
             self._varying(chunk),
-            _grids(self._scales(ours)),
-            _grids(self._server_scales(theirs)),
+            grids(ours),
+            grids(theirs),
         )
-
-    def _scales(self, names: Iterable[str]) -> Scales:
-        return {name: self.algorithm.scales_of(name) for name in names}
-
-    def _server_scales(self, names: Iterable[str]) -> Scales:
-        return {name: self.algorithm.scales[name][:1] for name in names}
-
-    def messages(self, chunk: Chunk) -> NDArray[np.int64]:
-        """Messages sent in each exchange of the chunk, every gossip step counted."""
-        exchanges = chunk.origin + np.arange(chunk.first, chunk.stop, dtype=np.int64)
-        topology = self.algorithm.topology
-        if isinstance(topology, Federation):  # whoever takes part sends one message up; everybody gets one down
-            return np.asarray(topology.learners + topology.present(exchanges).sum(axis=1))
-        return topology.links(exchanges) * self.algorithm.mixing.steps
 
     def _block(self, chunk: Chunk) -> Block:
         rows = chunk.stop - chunk.first
@@ -107,46 +54,22 @@ class Feeder:
         by_exchange = (leaf.reshape(rows, chunk.block, *leaf.shape[1:]) for leaf in samples)
         return Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange))
 
-    def _draws(self, prefix: str, specs: Mapping[str, NoiseSpec], scales: Scales, chunk: Chunk) -> dict[str, Any]:
-        return {name: self._draw(prefix + name, spec, scales[name], chunk) for name, spec in specs.items()}
-
-    def _draw(self, name: str, spec: NoiseSpec, scales: tuple[Scale, ...], chunk: Chunk) -> Any:
+    def _made(self, draw: Draw, chunk: Chunk) -> Any:
         """Draws for all seeds, or, on an accelerator, recipes from which the compiled program makes them."""
-        makers = [source for source in self.sources if _in_program(source)]
+        makers = [source for source in self.sources if in_program(source)]
         if len(makers) == len(self.sources):
-            recipes = [each.recipe(name, spec, scales, chunk.origin, chunk.origin + chunk.stop) for each in makers]
+            recipes = [each.recipe(*draw, chunk.origin, chunk.end) for each in makers]
             if None not in recipes:
                 return jax.tree.map(lambda *leaves: np.stack(leaves), *recipes)
-        low, high = chunk.origin + chunk.first, chunk.origin + chunk.stop
-        each = [source.draw(name, spec, scales, low, high) for source in self.sources]
+        each = [draw.made(source, chunk.start, chunk.end) for source in self.sources]
         stacked = each[0][None] if len(each) == 1 else np.stack(each)
         # A source never touches its arrays again, so the CPU may use them where they are.
         return jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
 
     def _varying(self, chunk: Chunk) -> Any:
-        topology = self.algorithm.topology
-        exchanges = chunk.origin + np.arange(chunk.first, chunk.stop, dtype=np.int64)
-        if isinstance(topology, Federation):
-            return _pad(topology.present(exchanges), 0, chunk) if topology.participation < 1 else {}
-        if topology.fixed:
+        if self.algorithm.topology.fixed:
             return {}
-        arrays = self.algorithm.mixing.prepare(topology, exchanges)[1]
-        return jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), arrays)
-
-
-def _in_program(source: NoiseSource) -> TypeGuard[FastNoise]:
-    """Whether the compiled program draws by itself, as it does on accelerators."""
-    return isinstance(source, FastNoise) and source.in_program
-
-
-def _grids(scales: Scales) -> dict[str, NDArray[np.float32]]:
-    """The lattice of every draw that has one, by name and learner."""
-    grids = {name: np.array([scale.grid for scale in each], np.float32) for name, each in scales.items()}
-    return {name: each for name, each in grids.items() if each.all()}
-
-
-def _only(used_in: Sequence[str], specs: Mapping[str, NoiseSpec]) -> dict[str, NoiseSpec]:
-    return {name: spec for name, spec in specs.items() if spec.used_in in used_in}
+        return jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), self.algorithm.network(chunk.exchanges)[1])
 
 
 def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:
@@ -157,38 +80,3 @@ def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:
     padded = np.zeros(shape, values.dtype)
     padded[(slice(None),) * axis + (slice(chunk.first, chunk.stop),)] = values
     return padded
-
-
-def chunk_length(algorithm: Algorithm, sources: Sequence[NoiseSource], block: int, batch: int | None = None) -> int:
-    """Exchanges per chunk, a power of two: as many as keep the inputs of a chunk at a few megabytes.
-
-    `batch`: samples a step where all learners see the same ones; else there is one for each.
-
-    >>> from gossamer import algorithms, problems, topology
-    >>> chunk_length(algorithms.d_ogd(problems.Logistic(112), topology.ring(16), step=1.0), [FastNoise(0)], block=1)
-    1024
-    """
-    on_host = sum(not _in_program(source) for source in sources)
-    draws = on_host * sum(spec.size for spec in algorithm.learner.noise.values())
-    samples = (batch or algorithm.learners) * max(1, block) * math.prod(algorithm.problem.feature_shape)
-    served = on_host * sum(spec.size for spec in algorithm.server.noise.values()) if algorithm.server else 0
-    values = algorithm.learners * draws + served + samples + _changing_weights(algorithm)
-    return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * values))).bit_length() - 1)
-
-
-def batch_of(stream: Stream) -> int | None:
-    """Samples a step of a stream that all learners share; None where they do not, or where it can be read only once.
-
-    >>> from gossamer import streams
-    >>> batch_of(streams.common([[1.0], [2.0], [3.0]], batch=3)), batch_of(streams.random_signs(2, 3, seed=0))
-    (3, None)
-    """
-    return len(stream.read(0, 1).y[0]) if stream.shared and not isinstance(stream, LiveStream) else None
-
-
-def _changing_weights(algorithm: Algorithm) -> int:
-    """How many mixing weights change at every exchange."""
-    if isinstance(algorithm.topology, Federation) or algorithm.topology.fixed:
-        return 0
-    arrays = algorithm.mixing.prepare(algorithm.topology, np.zeros(1, np.int64))[1]
-    return sum(leaf.size for leaf in jax.tree.leaves(arrays))

@@ -30,8 +30,9 @@ _ARRAYS = ("steps", "losses", "accuracy", "consensus", "decisions", "test_steps"
 class Run:
     """Losses, accuracy, consensus and traffic of one run, and the guarantee of its algorithm.
 
-    With several seeds every array except `steps` and `test_steps` has a leading seed axis. The losses, the accuracy and
-    the transcript are functions of private data: they exist in a simulation and are never shown by a node on a network.
+    With several seeds every array except `steps` and `test_steps` has a leading seed axis. Arrays cannot be written to.
+    The losses, the accuracy and the transcript are functions of private data: they exist in a simulation and are never
+    shown by a node on a network.
 
     Attributes:
         algorithm: what was run, as `Algorithm.describe` tells it.
@@ -71,6 +72,11 @@ class Run:
     test_steps: NDArray[np.int64] | None = None
     test_losses: Doubles | None = None
     test_accuracy: Doubles | None = None
+
+    def __post_init__(self) -> None:
+        for name in _ARRAYS:
+            object.__setattr__(self, name, _read_only(getattr(self, name)))
+        object.__setattr__(self, "transcript", {name: _read_only(each) for name, each in self.transcript.items()})
 
     def __repr__(self) -> str:
         """Short, and neither data nor the seed: what shows an object without being asked ends up in logs."""
@@ -165,3 +171,12 @@ class Run:
         prefix = "transcript/"
         transcript = {key.removeprefix(prefix): arrays.pop(key) for key in list(arrays) if key.startswith(prefix)}
         return Run(**{"accuracy": None, **facts, **arrays, "transcript": transcript})
+
+
+def _read_only(values: Any) -> Any:
+    """The same numbers, not to be changed by accident; None stays."""
+    if values is None or not (array := np.asarray(values)).flags.writeable:
+        return values
+    view = array.view()
+    view.setflags(write=False)
+    return view

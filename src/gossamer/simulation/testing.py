@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from gossamer.errors import ConfigurationError
 from gossamer.problems import Block, Problem
 from gossamer.simulation.engine import Program
-from gossamer.simulation.feeding import Chunk
 from gossamer.streams.base import as_records
 
 Doubles = NDArray[np.float64]
@@ -88,19 +86,3 @@ def _by_row(problem: Problem, decision: jax.Array, samples: Block, batch: int) -
 
     rows: dict[str, jax.Array] = jax.lax.map(one, samples, batch_size=batch)
     return rows
-
-
-def cut_at_rows(plan: Iterator[Chunk], every: int) -> Iterator[Chunk]:
-    """The same exchanges in chunks of the same length, which also stop wherever a row of the result ends.
-
-    Only the bounds of the compiled loop change, not its program: the results stay the same to the last bit.
-
-    >>> [(c.first, c.stop, c.step) for c in cut_at_rows(iter([Chunk(8, 8, 1, 8, 2, 18)]), 5)]
-    [(1, 2, 18), (2, 7, 20), (7, 8, 30)]
-    """
-    for chunk in plan:
-        low = chunk.first
-        while low < chunk.stop:
-            high = min(chunk.stop, low + every - (chunk.origin + low) % every)
-            yield chunk._replace(first=low, stop=high, step=chunk.step + (low - chunk.first) * chunk.block)
-            low = high

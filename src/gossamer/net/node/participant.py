@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Learner, Now
+from gossamer.core.drawing import grids, learners_draws, schedules
 from gossamer.errors import ConfigurationError
 from gossamer.net.data.samples import label_type
 from gossamer.net.node.agreed import block_at
@@ -21,7 +22,7 @@ from gossamer.net.node.needed import needed_leaves
 from gossamer.net.wire.frames import Leaf
 from gossamer.privacy import NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
-from gossamer.topology import AcceleratedGossip, Pair, Topology, spoken
+from gossamer.topology import AcceleratedGossip, Pair, spoken
 from gossamer.topology.mixing import Gossip as PlainGossip
 
 State = Any
@@ -50,9 +51,10 @@ def _listen(learner: Learner, state: State, heard: Any) -> State:
 
 
 class _Chunk(NamedTuple):
-    """Schedules and draws of exchanges first, first + 1, ..."""
+    """Schedules and draws of exchanges start, ..., stop-1."""
 
-    first: int
+    start: int
+    stop: int
     public: Mapping[str, NDArray[np.float32]]
     noise: Mapping[str, NDArray[np.float32]]
 
@@ -83,19 +85,17 @@ class Participant:
     """
 
     def __init__(self, algorithm: Algorithm, learner: int, noise: NoiseSource | None = None) -> None:
-        topology = algorithm.topology
-        if not isinstance(topology, Topology):
+        topology = algorithm.graph
+        if topology is None:
             raise ConfigurationError(
                 "algorithm", algorithm.name, "one that gossips", "learners around a server do not run as nodes"
             )
         self.algorithm, self.learner, self.noise = algorithm, learner, noise
         self._functions = algorithm.running[0]
-        self._specs = self._functions.noise
-        self._scales = {name: algorithm.scales_of(name)[learner] for name in self._specs}
-        grids = {name: scale.grid for name, scale in self._scales.items() if scale.grid}
-        self._grid: dict[str, Any] = {name: np.float32(grid) for name, grid in grids.items()}
-        self._chunk = _Chunk(0, {}, {})
-        self._length = 0
+        self._draws = learners_draws(algorithm, [learner])
+        self._specs = {name: draw.spec for name, draw in self._draws.items()}
+        self._grid = {name: spacing[0] for name, spacing in grids(self._draws).items()}
+        self._chunk = _Chunk(0, 0, {}, {})
         mixing = algorithm.mixing
         self.theta = 0.0
         if isinstance(mixing, AcceleratedGossip):
@@ -191,35 +191,22 @@ class Participant:
 
     def _shapes(self) -> Any:
         """What the learner says without having learnt: for the shapes of its messages."""
-        noise = {name: jnp.zeros(spec.shape) for name, spec in self._specs.items() if spec.used_in == "speak"}
+        noise = {name: jnp.zeros(spec.shape) for name, spec in self._specs.items()}
         public = {name: jnp.ones(()) for name in self.algorithm.public}
-        grid = {name: jnp.asarray(self._grid[name]) for name in noise if name in self._grid}
-        return self._functions.speak(self.start(), Now(public, noise, grid))[0]
+        now = Now(public, noise, jax.tree.map(jnp.asarray, self._grid)).only_for("speak", self._specs)
+        return self._functions.speak(self.start(), now)[0]
 
     def _now(self, function: str, exchange: int) -> Now:
-        if not self._chunk.first <= exchange < self._chunk.first + self._length:
-            self._draw_from(exchange)
-        row = exchange - self._chunk.first
-        names = [name for name, spec in self._specs.items() if spec.used_in == function]
-        return Now(
-            {name: values[row] for name, values in self._chunk.public.items()},
-            {name: self._chunk.noise[name][row] for name in names},
-            {name: self._grid[name] for name in names if name in self._grid},
-        )
-
-    def _draw_from(self, exchange: int) -> None:
-        """Schedules and draws of some exchanges from this one on: each is a function of the exchange's number only."""
-        assert self.noise is not None
-        size = max(1, sum(spec.size for spec in self._specs.values()))
-        self._length = max(1, min(_LONGEST, _DRAWN // size))
-        stop = exchange + self._length
-        numbers = np.arange(exchange, stop, dtype=np.int64) + 1
-        public = {name: schedule(numbers).astype(np.float32) for name, schedule in self.algorithm.public.items()}
-        noise = {
-            name: self.noise.draw(name, spec, [self._scales[name]], exchange, stop)[0]
-            for name, spec in self._specs.items()
-        }
-        self._chunk = _Chunk(exchange, public, noise)
+        """What one function is given. Schedules and draws are made for some exchanges at once, from this one on."""
+        if not self._chunk.start <= exchange < self._chunk.stop:
+            assert self.noise is not None
+            size = max(1, sum(spec.size for spec in self._specs.values()))
+            stop = exchange + max(1, min(_LONGEST, _DRAWN // size))
+            noise = {name: draw.made(self.noise, exchange, stop)[0] for name, draw in self._draws.items()}
+            self._chunk = _Chunk(exchange, stop, schedules(self.algorithm, exchange, stop), noise)
+        row = exchange - self._chunk.start
+        public, noise = ({name: each[row] for name, each in made.items()} for made in self._chunk[2:])
+        return Now(public, noise, self._grid).only_for(function, self._specs)
 
 
 def _reference(leaf: NDArray[Any], said: Values) -> NDArray[Any] | int:

@@ -179,7 +179,7 @@ def _outcome(algorithm: Algorithm, run: Run) -> Result:
     losses = average_loss(run)
     record = run.guarantee.per_record()
     exchanges = algorithm.schedule.exchanges(int(run.steps[-1]))
-    links = int(algorithm.topology.links(np.arange(1))[0])  # type: ignore[union-attr]
+    links = int(algorithm.topology.links(np.arange(1))[0])
     return {
         "steps": run.steps.tolist(),
         "mean": rounded(losses.mean(axis=-1)),

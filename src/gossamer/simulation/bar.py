@@ -1,0 +1,21 @@
+"""The progress bar of a run, on standard error, where that is a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(show: bool, name: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
+    """A function to tell how many exchanges are completed."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    if not (show and console.is_terminal):
+        yield lambda completed: None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(name, total=total, completed=done)
+        yield lambda completed: bar.update(task, completed=completed)

@@ -1,0 +1,52 @@
+"""Who keeps a run's checkpoint up to date."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import ConfigurationError
+from gossamer.problems import Block
+from gossamer.simulation import checkpoint as checkpoints
+from gossamer.simulation.checkpoint import Progress, Seen
+from gossamer.simulation.engine import World
+from gossamer.simulation.plan import Chunk
+from gossamer.simulation.tally import Tally
+from gossamer.streams import Stream
+
+_SECONDS = 10.0  # between two checkpoints
+
+
+@dataclass
+class Keeper:
+    """Resumes from the checkpoint and keeps it up to date, at most every few seconds."""
+
+    path: Path | None = None
+    identity: dict[str, Any] = field(default_factory=dict)
+    written: float = 0.0
+
+    def resume(self, fresh: World, every: int | None, usual: int, exchanges: int, stream: Stream) -> Progress:
+        """What the file holds, or a fresh start with rows of `every` exchanges, or of the usual number."""
+        stored = self.path and checkpoints.read(self.path, self.identity, fresh, every, stream)
+        if not stored:
+            return Progress(0, fresh, Tally(every or usual), Seen())
+        if stored.exchanges > exchanges:
+            raise ConfigurationError(
+                "steps", f"{exchanges} exchanges", f"at least the {stored.exchanges} in {self.path}"
+            )
+        return stored
+
+    def saw(self, seen: Seen, block: Block, chunk: Chunk) -> Seen:
+        """With the samples of a chunk, where there is a checkpoint that must know them."""
+        if not self.path:
+            return seen
+        rows = (leaf[chunk.first : chunk.stop] for leaf in block)
+        return seen.plus(Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in rows)))
+
+    def keep(self, progress: Progress, *, now: bool = False) -> None:
+        """Write the checkpoint, if it is time or `now`."""
+        if self.path and (now or time.monotonic() - self.written > _SECONDS):
+            checkpoints.write(self.path, self.identity, progress)
+            self.written = time.monotonic()

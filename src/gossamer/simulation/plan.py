@@ -1,0 +1,135 @@
+"""How a run is cut into chunks: exchanges that one compiled call computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeGuard
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.core import Algorithm, Schedule, Segment
+from gossamer.privacy import FastNoise, NoiseSource
+from gossamer.streams import LiveStream, Stream
+
+# Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
+_CHUNK_BYTES = 2**23
+_LONGEST_CHUNK = 4096
+
+
+class Chunk(NamedTuple):
+    """Exchanges origin+first, ..., origin+stop-1, computed in arrays of `length` rows; `step` is their first step."""
+
+    origin: int
+    length: int
+    first: int
+    stop: int
+    block: int
+    step: int
+
+    @property
+    def start(self) -> int:
+        """The number of its first exchange."""
+        return self.origin + self.first
+
+    @property
+    def end(self) -> int:
+        """The number of the exchange after it."""
+        return self.origin + self.stop
+
+    @property
+    def exchanges(self) -> NDArray[np.int64]:
+        """The numbers of its exchanges."""
+        return np.arange(self.start, self.end, dtype=np.int64)
+
+    def after(self) -> Chunk:
+        """The exchange after it, without samples."""
+        return Chunk(self.end, 1, 0, 1, 0, self.step + (self.stop - self.first) * self.block)
+
+
+def chunks(segments: Iterable[Segment], length: int | None = None, done: int = 0) -> Iterator[Chunk]:
+    """Cut runs of exchanges into chunks, leaving out the exchanges already done.
+
+    `length`: exchanges per chunk; None: as many as each run of equal blocks has.
+
+    >>> [(c.first, c.stop, c.step) for c in chunks([Segment(5, 2)], 4, done=3)]
+    [(3, 4, 6), (0, 1, 8)]
+    """
+    origin = step = 0
+    for exchanges, block in segments:
+        skipped, size = min(exchanges, max(0, done - origin)), length or exchanges
+        for low in range(skipped - skipped % size, exchanges, size):
+            first, stop = max(0, skipped - low), min(size, exchanges - low)
+            if first < stop:
+                yield Chunk(origin + low, size, first, stop, block, step + (low + first) * block)
+        origin += exchanges
+        step += exchanges * block
+
+
+def cut_at_rows(plan: Iterable[Chunk], every: int) -> Iterator[Chunk]:
+    """The same exchanges in chunks of the same length, which also stop wherever a row of the result ends.
+
+    Only the bounds of the compiled loop change, not its program: the results stay the same to the last bit.
+
+    >>> [(c.first, c.stop, c.step) for c in cut_at_rows([Chunk(8, 8, 1, 8, 2, 18)], 5)]
+    [(1, 2, 18), (2, 7, 20), (7, 8, 30)]
+    """
+    for chunk in plan:
+        low = chunk.first
+        while low < chunk.stop:
+            high = min(chunk.stop, low + every - (chunk.origin + low) % every)
+            yield chunk._replace(first=low, stop=high, step=chunk.step + (low - chunk.first) * chunk.block)
+            low = high
+
+
+def left_over(schedule: Schedule, steps: int) -> Chunk:
+    """The steps after the last whole block, as one exchange in which nothing is learnt.
+
+    >>> from gossamer.core import Every
+    >>> left_over(Every(4), 10)
+    Chunk(origin=2, length=1, first=0, stop=1, block=2, step=8)
+    """
+    segments = list(schedule.segments(steps))
+    played = sum(exchanges * block for exchanges, block in segments)
+    return Chunk(sum(exchanges for exchanges, _ in segments), 1, 0, 1, steps - played, played)
+
+
+def chunk_length(algorithm: Algorithm, sources: Sequence[NoiseSource], block: int, batch: int | None = None) -> int:
+    """Exchanges per chunk, a power of two: as many as keep the inputs of a chunk at a few megabytes.
+
+    `batch`: samples a step where all learners see the same ones; else there is one for each.
+
+    >>> from gossamer import algorithms, problems, topology
+    >>> chunk_length(algorithms.d_ogd(problems.Logistic(112), topology.ring(16), step=1.0), [FastNoise(0)], block=1)
+    1024
+    """
+    on_host = sum(not in_program(source) for source in sources)
+    draws = on_host * sum(spec.size for spec in algorithm.learner.noise.values())
+    samples = (batch or algorithm.learners) * max(1, block) * math.prod(algorithm.problem.feature_shape)
+    served = on_host * sum(spec.size for spec in algorithm.server.noise.values()) if algorithm.server else 0
+    values = algorithm.learners * draws + served + samples + _changing_weights(algorithm)
+    return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * values))).bit_length() - 1)
+
+
+def batch_of(stream: Stream) -> int | None:
+    """Samples a step of a stream that all learners share; None where they do not, or where it can be read only once.
+
+    >>> from gossamer import streams
+    >>> batch_of(streams.common([[1.0], [2.0], [3.0]], batch=3)), batch_of(streams.random_signs(2, 3, seed=0))
+    (3, None)
+    """
+    return len(stream.read(0, 1).y[0]) if stream.shared and not isinstance(stream, LiveStream) else None
+
+
+def in_program(source: NoiseSource) -> TypeGuard[FastNoise]:
+    """Whether the compiled program draws by itself, as it does on accelerators."""
+    return isinstance(source, FastNoise) and source.in_program
+
+
+def _changing_weights(algorithm: Algorithm) -> int:
+    """How many mixing weights change at every exchange."""
+    if algorithm.graph is None or algorithm.graph.fixed:
+        return 0
+    return sum(leaf.size for leaf in jax.tree.leaves(algorithm.network(np.zeros(1, np.int64))[1]))
