@@ -17,11 +17,12 @@ from numpy.testing import assert_allclose
 from gossamer import Budget, Clip, ConfigurationError, PrivacyError, problems, sets, simulate, topology
 from gossamer.algorithms import ldp_endless
 from gossamer.algorithms.endless import hidden as hidden_state
-from gossamer.algorithms.endless.fading import Fading, Rounding, Trace, Views
+from gossamer.algorithms.endless.fading import Fading, Rounding, Trace
 from gossamer.algorithms.endless.history import COUNTED, Exact, Statistics, least_squares_sums, slope_error
 from gossamer.algorithms.endless.theorems import Setting
 from gossamer.auditing.attacks import ldp_endless as attacks
 from gossamer.core import Now, Rate
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import Gaussian, Sensitivity, Unit
 from gossamer.problems import Block
 from gossamer.streams import common

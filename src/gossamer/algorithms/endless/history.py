@@ -17,17 +17,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from gossamer.errors import ConfigurationError
-from gossamer.mechanisms import Mechanism, pairs
-from gossamer.privacy import Budget, Clip, Law, Loss, NoiseSpec, Pure, Sensitivity, Unit
+from gossamer.mechanisms import pairs
+from gossamer.privacy import Clip, NoiseSpec, Unit
 from gossamer.privacy.clip import check_bound
-from gossamer.problems import Block, LeastSquares, Logistic, Problem, Softmax
-from gossamer.problems.linear import ScalarLink
+from gossamer.problems import Block, LeastSquares, Logistic, Problem
 from gossamer.problems.numerics import arrived
 
 PICKS = "picks"
@@ -260,36 +259,6 @@ class Statistics(History):
         return self.slope * self.problem.feature_bound**2 + self.problem.l2
 
 
-@dataclass(frozen=True)
-class Picks(Mechanism):
-    """Which samples are drawn: uniform numbers that protect nothing."""
-
-    @property
-    def order(self) -> Literal[1, 2]:
-        """Of no meaning here."""
-        return 2
-
-    def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
-        """One number for every pick."""
-        return {self.name: ("uniform", self.shape)}
-
-    def init(self) -> Any:
-        """Nothing to remember."""
-        return ()
-
-    def release(self, state: Any, value: jax.Array, noise: Any, grid: Any) -> tuple[jax.Array, Any]:
-        """Nothing is added to the value."""
-        return value, state
-
-    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
-        """Without bound."""
-        return Pure(math.inf)
-
-    def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
-        """Those of the uniform law."""
-        return {self.name: 1.0}
-
-
 def least_squares_sums(problem: Problem, label_bound: float | None) -> Statistics:
     """Exact statistics for least squares.
 
@@ -374,12 +343,3 @@ def _summable(sums: Statistics) -> Statistics:
         given, allowed = f"gradients of up to {sums.largest_gradient:.3g}", f"at most {1e38 / COUNTED:.3g}"
         raise ConfigurationError("problem", given, allowed, "give a smaller feature_bound, label_bound or domain")
     return sums
-
-
-def zero_rows_are_silent(problem: Problem) -> bool:
-    """Whether a sample without features has no gradient, so that empty places of a buffer do no harm.
-
-    >>> zero_rows_are_silent(Logistic(3))
-    True
-    """
-    return isinstance(problem, ScalarLink | Softmax)

@@ -32,25 +32,25 @@ from gossamer.algorithms.authoring import (
     require_one_bound,
 )
 from gossamer.algorithms.endless import hidden
-from gossamer.algorithms.endless.fading import Fading, Rounding, Trace, Views
+from gossamer.algorithms.endless.fading import Fading, Rounding, Trace
 from gossamer.algorithms.endless.history import (
     COUNTED,
     PICKS,
     Exact,
     History,
-    Picks,
     Sampled,
     Statistics,
     least_squares_sums,
     logistic_sums,
     norm_share,
-    zero_rows_are_silent,
 )
 from gossamer.algorithms.endless.theorems import Setting
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Every, Learner, Now, Phases, Public, Rate, Segment
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated
+from gossamer.mechanisms.picks import Picks
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import (
     Assumption,
     Budget,
@@ -403,7 +403,7 @@ def _history(
         raise ConfigurationError("buffer", None, f"a number of samples with history={history!r}", hint)
     if history == "sampled":
         return Sampled(problem, bounded, size, check_count("picks", picks))
-    if not zero_rows_are_silent(problem):
+    if not problem.zero_rows_are_silent:
         raise ConfigurationError("history", "exact", "'sampled' for models that are not linear")
     return Exact(problem, bounded, size)
 

@@ -31,8 +31,6 @@ import jax
 import jax.numpy as jnp
 
 from gossamer.algorithms.authoring import Table
-from gossamer.algorithms.endless.fading import Views
-from gossamer.algorithms.endless.history import Picks
 from gossamer.algorithms.experts.clients import CAP, ROUNDED, clients_of, experts_of, relative
 from gossamer.algorithms.experts.frank_wolfe_trees import Leaf, leaves_of
 from gossamer.algorithms.experts.shared_selections import SharedFlip, Spread
@@ -40,7 +38,9 @@ from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Federation, Learner, Now, Phases, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, NoisyMax, pairs
+from gossamer.mechanisms.picks import Picks
 from gossamer.mechanisms.selection import Selection
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import (
     Assumption,
     Budget,

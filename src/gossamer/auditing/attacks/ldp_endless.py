@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from gossamer import problems, sets, topology
 from gossamer.algorithms import dsgd, ldp_endless, pdop
-from gossamer.algorithms.endless.fading import Fading, Trace, Views
+from gossamer.algorithms.endless.fading import Fading, Trace
 from gossamer.algorithms.endless.ldp_endless import Averaging, Endless, Noise, State
 from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN
 from gossamer.auditing.views import Statistic, View, log_ratio
 from gossamer.core import Algorithm, Every, Now, Rate
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import Budget, Gaussian, Law
 from gossamer.problems import Block
 from gossamer.streams import Stream, smooth_cycle_logistic

@@ -14,9 +14,10 @@ import numpy as np
 from gossamer import algorithms, data, problems, sets, streams, topology
 from gossamer.algorithms.authoring import Geometric, Growth
 from gossamer.algorithms.descent.gossip_descent import Descent, worst_sample
-from gossamer.algorithms.endless.fading import Fading, Views
+from gossamer.algorithms.endless.fading import Fading
 from gossamer.core import Algorithm, Public, Rate
 from gossamer.errors import DataError
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import Budget, Clip, Unit, no_guarantee
 from gossamer.problems import Block, Problem
 from gossamer.streams import Stream
