@@ -22,8 +22,6 @@ from gossamer.privacy import OBSERVERS, Budget
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
 
-BUDGETS = {"budget", "budgets"}
-"""What a budget is called: the second where every learner may have one of its own."""
 SOME = {"horizon": 1000}
 """To find out whether a horizon is all that is missing."""
 NETWORK = ("topology", "learners", "clients")
@@ -49,7 +47,7 @@ def calibrate(
     entry = Section("calibrate", {"algorithm": algorithm}).pick("algorithm", REGISTRY, elsewhere=LISTED)
     kinds = calibrations(entry)
     budget = Budget(epsilon, delta)
-    settings: dict[str, Any] = {**dict.fromkeys(BUDGETS, budget), "clip": clip, "horizon": horizon}
+    settings: dict[str, Any] = {"budget": budget, "clip": clip, "horizon": horizon}
     _require_all(entry, settings, option or ())
     build = partial(_build, entry, dim, learners, option or ())
     built = {kind: build(settings, kind) for kind in kinds}
@@ -81,7 +79,7 @@ def calibrations(entry: Entry) -> Sequence[str]:
 
 
 def _takes_budget(entry: Entry) -> bool:
-    return not BUDGETS.isdisjoint(inspect.signature(entry.make).parameters)
+    return "budget" in inspect.signature(entry.make).parameters
 
 
 def _require_all(entry: Entry, settings: Mapping[str, Any], options: Sequence[str]) -> None:
