@@ -577,13 +577,13 @@ def sums_gradients(slope, pull):
 
 
 def reference(
-    made, stream, draws, gradients, *, step, coupling, growth, rows=1, delay=0, l2=0.0, radius=2.0, start="public"
+    made, stream, draws, gradients, *, step, coupling, growth, count=1, delay=0, l2=0.0, radius=2.0, start="public"
 ):
     """Algorithm 1 in double precision: theta(1), ... and y(1), ..., axes (exchange, learner, coordinate).
 
     From y(0) on where the start is noised.
     """
-    n, steps, dim = stream.x.shape[1], len(stream.x) // rows, stream.x.shape[2]
+    n, steps, dim = stream.x.shape[1], len(stream.x) // count, stream.x.shape[2]
     base = getattr(made.topology, "base", made.topology).matrix()
     scales = [one.value for one in made.scales_of("parameters")]
     theta, y, up = np.zeros((n, dim)), np.zeros((n, dim)), np.ones((n, n))
@@ -599,7 +599,7 @@ def reference(
             rate = pull = 0.0
         moved = np.empty_like(theta)
         for i in range(n):
-            x, labels = stream.x[: (t + 1) * rows, i], stream.y[: (t + 1) * rows, i]
+            x, labels = stream.x[: (t + 1) * count, i], stream.y[: (t + 1) * count, i]
             if "picks" in made.scales:
                 rows = np.floor(draws.uniform[i, t + early] * np.float32(len(x))).astype(int)
                 x, labels = x[rows], labels[rows]
@@ -669,7 +669,7 @@ def test_it_is_algorithm_1(name, start):
     made = ldp_endless(loss, network, publish=publish, **rates, **options)
     run = simulate(made, stream, steps, record=["messages", "decisions"], noise=lambda seed: draws, **QUIET)
     delay = options.get("delay", 0)
-    given_rates = {"step": step, "coupling": coupling, "growth": growth, "rows": rows, "delay": delay, "start": start}
+    given_rates = {"step": step, "coupling": coupling, "growth": growth, "count": rows, "delay": delay, "start": start}
     thetas, ys = reference(made, stream, draws, gradients, l2=loss.l2, **given_rates)
     mean = averages(ys[early:], options.get("averaging", 3), delay)
     mean = np.concatenate([np.zeros((early, 5, DIM)), mean])  # y(0) is no part of it
