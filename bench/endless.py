@@ -26,7 +26,7 @@ def algorithm() -> Algorithm:
     return algorithms.ldp_endless(
         problems.LeastSquares(DIM, feature_bound=1.0, domain=sets.L2Ball(RADIUS)),
         topology.ring(LEARNERS, weights=weights),
-        budgets=Budget(2.0, 1e-5),
+        budget=Budget(2.0, 1e-5),
         noise="gaussian",
         growth=0.0,
         history="statistics",

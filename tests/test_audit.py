@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 import gossamer.mechanisms
 from gossamer import Budget, ConfigurationError, DataError, PrivacyError, algorithms, problems, simulate, topology
 from gossamer.algorithms import REGISTRY
-from gossamer.algorithms.endless.history import Picks
 from gossamer.auditing import ATTACKS, MECHANISMS, Attack, audit, audit_release, clopper_pearson, rounded, samples
 from gossamer.auditing import replicates as running
 from gossamer.auditing.attacks.experts import both_leaves, literal_threshold, noisy_max
@@ -31,6 +30,7 @@ from gossamer.auditing.replicates import AlgorithmRunner, Silence
 from gossamer.auditing.views import SEES, log_ratio
 from gossamer.cli import audit as command
 from gossamer.mechanisms import AboveThreshold, Independent, NoisyMax, TreeSum
+from gossamer.mechanisms.picks import Picks
 from gossamer.privacy import FastNoise, Gaussian, Sensitivity, Unit, no_guarantee
 from gossamer.privacy.secure import SecureNoise
 from gossamer.simulation import engine

@@ -118,7 +118,7 @@ def test_messages_of_a_learner_give_its_sample_away_without_noise_only():
     x, problem = sample(), problems.Logistic(DIM, feature_bound=1.0)
     stream = samples(np.stack([[x, x]]), np.ones((1, 2), np.int32))
     errors = []
-    for noise in ({"sigma": 1e-6}, {"budgets": Budget(2.0, 1e-5)}):
+    for noise in ({"sigma": 1e-6}, {"budget": Budget(2.0, 1e-5)}):
         learner = algorithms.ldp_endless(
             problem, topology.complete(2), clip=1.0, horizon=1, noise="gaussian", growth=0.0, **noise
         )

@@ -34,10 +34,11 @@ from gossamer.algorithms import dpsda_c, dpsda_ps
 from gossamer.algorithms.authoring import Lagged
 from gossamer.algorithms.coordinates.dpsda_c import corollary_1, theorem_3
 from gossamer.algorithms.coordinates.dpsda_ps import corollary_2, theorem_5
-from gossamer.algorithms.coordinates.dual_averaging import reach, smallest_mass
+from gossamer.algorithms.coordinates.networks import smallest_mass
 from gossamer.auditing.attacks.dpsda import NETWORKS
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.core import Rate
+from gossamer.mechanisms.releaked import reach
 from gossamer.privacy import FastNoise, Pure, Sensitivity, Unit
 from gossamer.privacy.secure import SecureNoise
 from gossamer.problems import Block
@@ -684,15 +685,20 @@ PUBLISHED = {"calibration": "published", "horizon": 9, "budget": Budget(1.0)}
         ({"batch": 0}, ConfigurationError, "batch: got 0"),
         ({"unit": "day"}, ConfigurationError, "unit: got 'day'; allowed: 'sample' or 'batch'"),
         ({"noise": "l2-laplace"}, ConfigurationError, "noise: got 'l2-laplace'; allowed: 'laplace' or 'gaussian'"),
-        ({"aggregation": "none"}, ConfigurationError, "aggregation: got 'none'; allowed: 'independent' or 'tree'"),
+        (
+            {"aggregation": "none"},
+            ConfigurationError,
+            "aggregation: got 'none'; allowed: 'independent', 'tree' or 'blt'",
+        ),
+        ({"aggregation": "toeplitz"}, ConfigurationError, "got 'toeplitz'; .* 'tree' or 'blt'. .*remember all noise"),
         ({"own": "best"}, ConfigurationError, "own: got 'best'; allowed: 'exact' or 'gossip'"),
         ({"calibration": "loose"}, ConfigurationError, "calibration: got 'loose'; allowed: 'tight' or 'published'"),
         ({"step": 0.0}, ConfigurationError, "step: got 0.0"),
         ({"gradient_noise": -1.0}, ConfigurationError, "gradient_noise: got -1.0"),
         (
             {"aggregation": "blt"},
-            ConfigurationError,
-            "aggregation: got 'blt'; allowed: 'independent' or 'tree' unless noise='gaussian'",
+            PrivacyError,
+            "aggregation: got 'blt'; allowed: 'tree' or 'independent' with laplace noise",
         ),
         ({"noise": "none"}, ConfigurationError, "budget: got .*; allowed: None with noise='none'"),
         (

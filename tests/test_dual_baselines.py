@@ -12,8 +12,7 @@ from numpy.testing import assert_allclose
 from gossamer import Budget, Clip, ConfigurationError, PrivacyError, problems, sets, simulate, topology
 from gossamer.algorithms import dp_push_sum_dual_averaging as dpps
 from gossamer.algorithms import dp_subgradient_rescaling as dpsr
-from gossamer.algorithms.coordinates.dp_subgradient_rescaling import smallest_weight
-from gossamer.algorithms.coordinates.dual_averaging import smallest_mass
+from gossamer.algorithms.coordinates.networks import smallest_mass, smallest_weight
 from gossamer.core import Rate
 from gossamer.privacy import FastNoise, Unit
 from tests.instances import QUIET, Given

@@ -16,7 +16,7 @@ from numpy.testing import assert_array_equal
 
 from bench.gpu_bounds import CLASSES, FEATURES, SIZES, cases, clips, model, ratios, small_problems, sums
 from gossamer import Budget, Clip, ConfigurationError, algorithms, problems, sets
-from gossamer.algorithms.endless.history import least_squares_sums, logistic_sums
+from gossamer.algorithms.endless.sums import least_squares_sums, logistic_sums
 from gossamer.auditing.attacks import extremes
 from gossamer.privacy import Unit
 from gossamer.privacy.clip import _additions, norm_group, norm_slack

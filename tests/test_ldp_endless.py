@@ -17,11 +17,13 @@ from numpy.testing import assert_allclose
 from gossamer import Budget, Clip, ConfigurationError, PrivacyError, problems, sets, simulate, topology
 from gossamer.algorithms import ldp_endless
 from gossamer.algorithms.endless import hidden as hidden_state
-from gossamer.algorithms.endless.fading import Fading, Rounding, Trace, Views
-from gossamer.algorithms.endless.history import COUNTED, Exact, Statistics, least_squares_sums, slope_error
-from gossamer.algorithms.endless.theorems import Setting
+from gossamer.algorithms.endless.fading import Fading, Rounding, Trace
+from gossamer.algorithms.endless.history import COUNTED, Exact
+from gossamer.algorithms.endless.sums import Statistics, least_squares_sums, slope_error
+from gossamer.algorithms.endless.theorems import Theorems
 from gossamer.auditing.attacks import ldp_endless as attacks
 from gossamer.core import Now, Rate
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import Gaussian, Sensitivity, Unit
 from gossamer.problems import Block
 from gossamer.streams import common
@@ -159,7 +161,7 @@ def test_a_delay_is_silent_and_then_cheaper():
 
 def test_spending_is_a_curve_that_ends_at_the_guarantee():
     growths = (0.1, 0.2, 0.1, 0.1, 0.3)
-    made = ldp_endless(problem(), RING, budgets=Budget(3.0), history="polynomial", growth=growths)
+    made = ldp_endless(problem(), RING, budget=Budget(3.0), history="polynomial", growth=growths)
     (release,) = made.releases
     for learner in (0, 1, 4):
         curve = [release.spent(t, learner).epsilon(0.0) for t in (0, 1, 10, 1000, 100_000, 2**21, 2**21 + 1, COUNTED)]
@@ -575,13 +577,13 @@ def sums_gradients(slope, pull):
 
 
 def reference(
-    made, stream, draws, gradients, *, step, coupling, growth, batch=1, delay=0, l2=0.0, radius=2.0, start="public"
+    made, stream, draws, gradients, *, step, coupling, growth, count=1, delay=0, l2=0.0, radius=2.0, start="public"
 ):
     """Algorithm 1 in double precision: theta(1), ... and y(1), ..., axes (exchange, learner, coordinate).
 
     From y(0) on where the start is noised.
     """
-    n, steps, dim = stream.x.shape[1], len(stream.x) // batch, stream.x.shape[2]
+    n, steps, dim = stream.x.shape[1], len(stream.x) // count, stream.x.shape[2]
     base = getattr(made.topology, "base", made.topology).matrix()
     scales = [one.value for one in made.scales_of("parameters")]
     theta, y, up = np.zeros((n, dim)), np.zeros((n, dim)), np.ones((n, n))
@@ -597,7 +599,7 @@ def reference(
             rate = pull = 0.0
         moved = np.empty_like(theta)
         for i in range(n):
-            x, labels = stream.x[: (t + 1) * batch, i], stream.y[: (t + 1) * batch, i]
+            x, labels = stream.x[: (t + 1) * count, i], stream.y[: (t + 1) * count, i]
             if "picks" in made.scales:
                 rows = np.floor(draws.uniform[i, t + early] * np.float32(len(x))).astype(int)
                 x, labels = x[rows], labels[rows]
@@ -636,8 +638,8 @@ LEAST_SQUARES = problems.LeastSquares(DIM, feature_bound=1.0, domain=sets.L2Ball
 GROWTHS = (0.1, 0.0, 0.2, 0.3, 0.15)
 VARIANTS = {
     "exact": {"problem": problem(l2=0.2), "clip": 0.2},
-    "batch, delay": {"batch": 3, "delay": 4, "averaging": 1},
-    "own budgets": {"budgets": [Budget(float(e)) for e in (20, 40, 60, 80, 100)], "sigma": None, "growth": GROWTHS},
+    "three steps, delay": {"steps_per_exchange": 3, "delay": 4, "averaging": 1},
+    "own budgets": {"budget": [Budget(float(e)) for e in (20, 40, 60, 80, 100)], "sigma": None, "growth": GROWTHS},
     "failing links": {"topology": topology.with_link_failures(RING, 0.4, seed=3)},
     "statistics": {"problem": LEAST_SQUARES, "history": "statistics", "label_bound": 1.0, "clip": None},
     "polynomial": {"history": "polynomial", "clip": None},
@@ -645,7 +647,7 @@ VARIANTS = {
 }
 
 
-NOISED_STARTS = ("exact", "batch, delay", "failing links", "statistics", "sampled")
+NOISED_STARTS = ("exact", "three steps, delay", "failing links", "statistics", "sampled")
 
 
 @pytest.mark.parametrize(
@@ -653,8 +655,8 @@ NOISED_STARTS = ("exact", "batch, delay", "failing links", "statistics", "sample
 )
 def test_it_is_algorithm_1(name, start):
     options = {"problem": problem(), "topology": RING, "sigma": 0.2, "clip": 1.0, "growth": 0.1} | VARIANTS[name]
-    loss, network, batch = options.pop("problem"), options.pop("topology"), options.get("batch", 1)
-    steps, step, coupling, early = 24 * batch, (0.8, 0.77), (0.9, 0.65), int(start == "noised")
+    loss, network, rows = options.pop("problem"), options.pop("topology"), options.get("steps_per_exchange", 1)
+    steps, step, coupling, early = 24 * rows, (0.8, 0.77), (0.9, 0.65), int(start == "noised")
     stream, draws = data(steps, targets=name == "statistics"), Draws(24 + early)
     rates = {"step": Rate(*step), "coupling": Rate(*coupling), "horizon": steps, "start": start}
     gradients = {
@@ -663,15 +665,15 @@ def test_it_is_algorithm_1(name, start):
         "exact": lambda theta, x, y: logistic_gradients(theta, x, y, bound=0.2),
     }.get(name, logistic_gradients)
     growth = np.broadcast_to(options["growth"], 5)
-    publish = {"own budgets": "noised", "failing links": "raw"}.get(name, "averaged")
+    publish = {"own budgets": "last", "failing links": "raw"}.get(name, "averaged")
     made = ldp_endless(loss, network, publish=publish, **rates, **options)
     run = simulate(made, stream, steps, record=["messages", "decisions"], noise=lambda seed: draws, **QUIET)
     delay = options.get("delay", 0)
-    given_rates = {"step": step, "coupling": coupling, "growth": growth, "batch": batch, "delay": delay, "start": start}
+    given_rates = {"step": step, "coupling": coupling, "growth": growth, "count": rows, "delay": delay, "start": start}
     thetas, ys = reference(made, stream, draws, gradients, l2=loss.l2, **given_rates)
     mean = averages(ys[early:], options.get("averaging", 3), delay)
     mean = np.concatenate([np.zeros((early, 5, DIM)), mean])  # y(0) is no part of it
-    played = {"raw": thetas, "noised": ys, "averaged": mean}[publish]
+    played = {"raw": thetas, "last": ys, "averaged": mean}[publish]
     assert_allclose(run.transcript["messages"], ys, atol=1e-4)
     assert_allclose(run.transcript["decisions"][1:], np.apply_along_axis(in_ball(2.0), -1, played[:-1]), atol=1e-4)
     assert np.abs(thetas[-1]).max() > 0.05
@@ -723,7 +725,7 @@ def test_a_noised_start_costs_nothing_and_is_counted_as_one_more_message(noise, 
     """Message e holds theta(e-1): what is stated after e messages is at least the sum of e - 1 terms, and at most e."""
     options = {"clip": 1.0, "horizon": horizon, "buffer": 60, "noise": noise, "growth": 0.1}
     budget = Budget(2.0, 1e-5 if noise == "gaussian" else 0.0)
-    early, plain = (ldp_endless(problem(), RING, budgets=budget, start=s, **options) for s in ("noised", "public"))
+    early, plain = (ldp_endless(problem(), RING, budget=budget, start=s, **options) for s in ("noised", "public"))
     assert early.guarantee.basis == "proven"
     assert early.guarantee.horizon == (horizon or 60)
     assert early.guarantee.epsilon <= 2.0
@@ -764,7 +766,7 @@ def test_a_noised_start_is_described_and_a_public_one_is_not():
 
 
 def test_a_noised_start_has_the_published_noise_of_as_many_samples():
-    options = {"budgets": Budget(1.0), "clip": 1.0, "horizon": 9, "calibration": "published"}
+    options = {"budget": Budget(1.0), "clip": 1.0, "horizon": 9, "calibration": "published"}
     early, plain = (ldp_endless(problem(), RING, start=s, **options) for s in ("noised", "public"))
     assert early.scales == plain.scales
 
@@ -847,7 +849,7 @@ def test_a_full_buffer_is_refused_before_and_silent_after():
     def never(seed):
         raise AssertionError("noise was drawn")
 
-    made = ldp_endless(problem(), RING, budgets=Budget(5.0), clip=1.0, horizon=90, buffer=7, batch=2)
+    made = ldp_endless(problem(), RING, budget=Budget(5.0), clip=1.0, horizon=90, buffer=7, steps_per_exchange=2)
     with pytest.raises(ConfigurationError, match=r"steps: got '4 exchanges'; allowed: at most 3 exchanges.*buffer"):
         simulate(made, data(8), 8, noise=never, **QUIET)
     for rows, full in ((2, False), (4, True)):
@@ -868,7 +870,7 @@ def test_budgets_and_sigmas_follow_from_each_other(noise, horizon):
     delta = 1e-5 if noise == "gaussian" else 0.0
     budgets = [Budget(e, delta) for e in (1.0, 2.0, 4.0, 8.0, 16.0)]
     options = {"clip": 1.0, "horizon": horizon, "buffer": 500, "noise": noise, "growth": GROWTHS, "delay": 2}
-    made = ldp_endless(problem(), RING, budgets=budgets, **options)
+    made = ldp_endless(problem(), RING, budget=budgets, **options)
     deviation = math.sqrt(2) if noise == "laplace" else 1.0
     sigmas = [deviation * scale.value for scale in made.scales["parameters"]]
     back = ldp_endless(problem(), RING, sigma=sigmas, delta=1e-5, **options)
@@ -893,27 +895,27 @@ def test_budgets_and_sigmas_follow_from_each_other(noise, horizon):
 
 
 def test_the_guarantee_says_what_holds():
-    made = ldp_endless(problem(), RING, budgets=Budget(1.0), clip=1.0, buffer=10)
+    made = ldp_endless(problem(), RING, budget=Budget(1.0), clip=1.0, buffer=10)
     assert (made.guarantee.basis, made.guarantee.observer, made.guarantee.horizon) == ("proven", "peers", 10)
     assert not made.guarantee.reason
     assert "every rounding of float32 is counted" in made.guarantee.explain()
-    sums = ldp_endless(problem(), RING, budgets=Budget(1.0, 1e-5), history="polynomial", noise="gaussian", growth=0.0)
+    sums = ldp_endless(problem(), RING, budget=Budget(1.0, 1e-5), history="polynomial", noise="gaussian", growth=0.0)
     assert "Proven: over 2,147,483,647 steps" in sums.guarantee.sentence()
     assert (
-        ldp_endless(problem(), RING, budgets=Budget(1.0), clip=1.0, horizon=9, publish="raw").guarantee.basis == "none"
+        ldp_endless(problem(), RING, budget=Budget(1.0), clip=1.0, horizon=9, publish="raw").guarantee.basis == "none"
     )
-    sampled = ldp_endless(problem(), RING, budgets=Budget(1.0), clip=1.0, horizon=9, history="sampled")
+    sampled = ldp_endless(problem(), RING, budget=Budget(1.0), clip=1.0, horizon=9, history="sampled")
     assert sampled.guarantee.basis == "heuristic"
     assert "mean over all samples" in sampled.guarantee.reason
     unbounded = problems.Logistic(DIM, domain=sets.L2Ball(2.0))
-    trusted = ldp_endless(unbounded, RING, budgets=Budget(1.0), clip=1.0, horizon=9, smoothness=0.25)
+    trusted = ldp_endless(unbounded, RING, budget=Budget(1.0), clip=1.0, horizon=9, smoothness=0.25)
     assert trusted.guarantee.basis == "heuristic"
     assert "smooth" in trusted.guarantee.reason
 
 
 @pytest.mark.parametrize("domain", [sets.Everywhere(), sets.Simplex(), sets.L1Ball(1.0), sets.L2Ball(1e30)])
 def test_sets_in_which_roundings_are_not_counted_have_no_proof(domain):
-    made = ldp_endless(problem(domain=domain), RING, budgets=Budget(1.0), clip=1.0, horizon=9)
+    made = ldp_endless(problem(domain=domain), RING, budget=Budget(1.0), clip=1.0, horizon=9)
     assert made.guarantee.basis == "heuristic"
     assert "computed without rounding (an L2Ball or a Box would count it)" in made.guarantee.sentence()
     assert made.releases[0].sensitivities[0].fading.rounding == Rounding()
@@ -925,7 +927,7 @@ def test_convexity_that_clipping_keeps_is_used_and_no_other():
     for clip, convex in ((1.0, False), (1.5, True)):
         made = ldp_endless(loss, RING, sigma=1.0, clip=clip, horizon=9)
         assert made.releases[0].sensitivities[0].fading.convex == convex
-    made = ldp_endless(problem(l2=0.1), RING, sigma=1.0, clip=0.1, horizon=9, batch=3)
+    made = ldp_endless(problem(l2=0.1), RING, sigma=1.0, clip=0.1, horizon=9, steps_per_exchange=3)
     fading = made.releases[0].sensitivities[0].fading
     assert (fading.convex, fading.strong_convexity) == (True, 0.1)
     assert_allclose((fading.change, fading.smoothness), (0.2 / 3, 0.35), rtol=4e-5)
@@ -936,8 +938,7 @@ def test_convexity_that_clipping_keeps_is_used_and_no_other():
 def test_the_published_noise_is_that_of_theorem_5():
     options = {"clip": 1.0, "horizon": 50, "growth": 0.1}
     printed, tight = (
-        ldp_endless(problem(), RING, budgets=Budget(1.0), calibration=each, **options)
-        for each in ("published", "tight")
+        ldp_endless(problem(), RING, budget=Budget(1.0), calibration=each, **options) for each in ("published", "tight")
     )
     sigma = math.sqrt(2) * printed.scales["parameters"][0].value
     tau, claimed = 0.0, 0.0
@@ -950,7 +951,7 @@ def test_the_published_noise_is_that_of_theorem_5():
 
 
 def test_secure_noise_counts_the_rounding_of_every_view():
-    options = {"clip": 1.0, "noise": "gaussian", "growth": 0.0, "budgets": Budget(1.0, 1e-5)}
+    options = {"clip": 1.0, "noise": "gaussian", "growth": 0.0, "budget": Budget(1.0, 1e-5)}
     made = ldp_endless(problem(), RING, horizon=400, **options)
     secured = made.secured()
     (release,) = secured.releases
@@ -990,7 +991,7 @@ def setting(**changes):
         "strong_convexity": 0.5,
         "gradient": 1.0,
     }
-    return Setting.of(RING, **(constants | changes))
+    return Theorems.of(RING, **(constants | changes))
 
 
 @pytest.mark.parametrize(
@@ -1046,26 +1047,26 @@ POLYNOMIAL = {"history": "polynomial", "clip": None, "horizon": None}
         ({"step": 0.5}, ConfigurationError, "step: got 0.5; allowed: a Rate without a delay"),
         ({"coupling": Rate(1.0, 0.5, delay=1)}, ConfigurationError, "coupling: got .*; allowed: a Rate without"),
         ({"horizon": 0}, ConfigurationError, "horizon: got 0"),
-        ({"batch": 20}, ConfigurationError, "horizon: got 10; allowed: a whole number from 20 to"),
+        ({"steps_per_exchange": 20}, ConfigurationError, "horizon: got 10; allowed: a whole number from 20 to"),
         ({"delay": -1}, ConfigurationError, "delay: got -1"),
         ({"averaging": -1}, ConfigurationError, "averaging: got -1"),
         ({"start": "random"}, ConfigurationError, "start: got 'random'"),
         ({"picks": 8}, ConfigurationError, "picks: got 8; allowed: 32 unless history='sampled'. It has no effect"),
-        ({"averaging": 1, "publish": "noised"}, ConfigurationError, "averaging: got 1; allowed: 3 unless publish="),
+        ({"averaging": 1, "publish": "last"}, ConfigurationError, "averaging: got 1; allowed: 3 unless publish="),
         ({"delta": 1e-6}, ConfigurationError, "delta: got 1e-06; allowed: 1e-05 unless sigma is given and noise="),
-        ({"delta": 1e-6, "budgets": None, "sigma": 1.0}, ConfigurationError, "delta: got 1e-06; allowed: 1e-05 unless"),
+        ({"delta": 1e-6, "budget": None, "sigma": 1.0}, ConfigurationError, "delta: got 1e-06; allowed: 1e-05 unless"),
         (
-            {"delta": 1e-6, "budgets": Budget(1.0, 1e-6), "noise": "gaussian"},
+            {"delta": 1e-6, "budget": Budget(1.0, 1e-6), "noise": "gaussian"},
             ConfigurationError,
             "delta: got 1e-06; allowed: 1e-05 unless",
         ),
         ({"growth": -0.1}, ConfigurationError, "growth: got -0.1"),
         ({"growth": (0.1, 0.2)}, ConfigurationError, "growth: got .*one for each of 5 learners"),
-        ({"sigma": 1.0}, PrivacyError, "budgets: got .*allowed: either budgets or sigma"),
-        ({"budgets": None}, PrivacyError, "budgets: got None; allowed: either budgets or sigma"),
-        ({"budgets": None, "sigma": -1.0}, ConfigurationError, "sigma: got -1"),
-        ({"budgets": None, "sigma": (1.0, 2.0)}, ConfigurationError, "sigma: got .*one for each of 5"),
-        ({"budgets": None, "sigma": 1.0, "calibration": "published"}, ConfigurationError, "'tight' with sigma"),
+        ({"sigma": 1.0}, PrivacyError, "budget: got .*allowed: either budget or sigma"),
+        ({"budget": None}, PrivacyError, "budget: got None; allowed: either budget or sigma"),
+        ({"budget": None, "sigma": -1.0}, ConfigurationError, "sigma: got -1"),
+        ({"budget": None, "sigma": (1.0, 2.0)}, ConfigurationError, "sigma: got .*one for each of 5"),
+        ({"budget": None, "sigma": 1.0, "calibration": "published"}, ConfigurationError, "'tight' with sigma"),
         ({"calibration": "published", "noise": "gaussian"}, ConfigurationError, "Theorem 5"),
         ({"calibration": "published", **POLYNOMIAL}, PrivacyError, "horizon: got 2147483647; allowed: at most"),
         ({**POLYNOMIAL, "horizon": 2**31}, ConfigurationError, "horizon: got 2147483648"),
@@ -1089,14 +1090,14 @@ POLYNOMIAL = {"history": "polynomial", "clip": None, "horizon": None}
     ],
 )
 def test_what_has_no_guarantee_is_refused(changes, error, says):
-    given_ = {"problem": problem(), "topology": RING, "budgets": Budget(1.0), "clip": 1.0, "horizon": 10} | changes
+    given_ = {"problem": problem(), "topology": RING, "budget": Budget(1.0), "clip": 1.0, "horizon": 10} | changes
     with pytest.raises(error, match=says):
         ldp_endless(given_.pop("problem"), given_.pop("topology"), **given_)
 
 
 def test_models_need_sampling_and_a_smoothness():
     model = problems.small_cnn((10, 10, 1), classes=2, channels=1, hidden=2, seed=0)
-    options = {"budgets": Budget(1.0), "clip": 1.0, "horizon": 10}
+    options = {"budget": Budget(1.0), "clip": 1.0, "horizon": 10}
     with pytest.raises(ConfigurationError, match="history: got 'exact'; allowed: 'sampled'"):
         ldp_endless(model, RING, **options)
     with pytest.raises(PrivacyError, match="smoothness: got None"):
@@ -1107,7 +1108,7 @@ def test_models_need_sampling_and_a_smoothness():
 def test_other_refusals():
     with pytest.raises(ConfigurationError, match="bounded scores"):
         slope_error(math.inf)
-    made = ldp_endless(problem(), RING, budgets=Budget(1.0), clip=1.0, horizon=10)
+    made = ldp_endless(problem(), RING, budget=Budget(1.0), clip=1.0, horizon=10)
     stream = common(np.zeros((10, DIM)), np.zeros(10, np.int32))
     with pytest.raises(PrivacyError, match="one batch common"):
         simulate(made, stream, 10, **QUIET)

@@ -309,12 +309,21 @@ def test_constants_need_a_feature_bound() -> None:
 def test_which_losses_have_a_scalar_link() -> None:
     scalar = {name for name, make in MAKERS.items() if make().scalar_link}
     assert scalar == {"logistic", "least squares", "hinge", "linear"}
+    assert {name for name, make in MAKERS.items() if make().zero_rows_are_silent} == scalar | {"softmax"}
     assert {name for name, make in MAKERS.items() if make().classifies} == {
         "logistic",
         "softmax",
         "hinge",
         "model",
     }
+
+
+@every
+def test_rows_without_features_are_silent_where_a_problem_says_so(make: Callable[..., Problem]) -> None:
+    problem = make()
+    decision, block = samples(problem, ROWS, seed=10)
+    gradients = problem.row_gradients(decision, Block(jnp.zeros_like(block.x), block.y))
+    assert not (problem.zero_rows_are_silent and jnp.any(gradients != 0))
 
 
 @every

@@ -91,14 +91,14 @@ def test_errors_and_regrets_are_those_of_the_library(tmp_path: Path, recorded: R
 def test_a_run_that_plays_theta_tells_what_is_released(recorded: Run) -> None:
     problem = DATA.problem(1.0)
     models = experiments.trajectories(recorded, problem.initial_decision(), 40)
-    assert models["raw"].shape == models["noised"].shape == (2, 41, 5, problem.dim)
+    assert models["raw"].shape == models["last"].shape == (2, 41, 5, problem.dim)
     assert not models["raw"][:, 0].any()
-    assert np.array_equal(models["noised"], recorded.transcript["messages"])  # y(0) was sent too
+    assert np.array_equal(models["last"], recorded.transcript["messages"])  # y(0) was sent too
     algorithm = algorithms.ldp_endless(
         problem, circle(), sigma=math.sqrt(2), growth=GROWTHS, clip=NORM, horizon=40, start="noised"
     )
     run = simulate(algorithm, DATA.stream(40), 40, seeds=[0, 1], measure="local", progress=False)
-    assert experiments.averaged(models["noised"])[:, -1] == pytest.approx(run.decisions, abs=1e-4)
+    assert experiments.averaged(models["last"])[:, -1] == pytest.approx(run.decisions, abs=1e-4)
 
 
 def test_networks_and_the_usable_setting_send_nothing_before_the_first_sample() -> None:
@@ -108,8 +108,8 @@ def test_networks_and_the_usable_setting_send_nothing_before_the_first_sample() 
     assert [each.schedule.exchanges(3) for each in (endless(DATA.problem(1.0), 40, 1.0), *others)] == [4, 3, 3]
     run = simulate(others[1], DATA.unit_stream(2), 2, seeds=[0], record=("decisions", "messages"), progress=False)
     models = experiments.trajectories(run, DATA.unit_problem().initial_decision(), 2)
-    assert models["raw"].shape == models["noised"].shape == (1, 3, 5, DATA.dim)
-    assert not models["noised"][:, 0].any()
+    assert models["raw"].shape == models["last"].shape == (1, 3, 5, DATA.dim)
+    assert not models["last"][:, 0].any()
 
 
 @pytest.mark.parametrize("name", RIVALS)

@@ -375,7 +375,7 @@ domain = {kind = "l2-ball", radius = 3.0}
 kind = "complete"
 [algorithm]
 name = "ldp_endless"
-budgets = {epsilon = 200.0}
+budget = {epsilon = 200.0}
 clip = 1.0
 horizon = 500
 """

@@ -104,7 +104,7 @@ REGISTRY: Mapping[str, Entry] = {
         ldp_endless,
         "graph",
         "a finite budget for ever, of each learner (paper 003)",
-        {"budgets": Budget(200.0), "clip": 1.0, "horizon": 1000, "step": Rate(2.0, 0.77), "delay": 4},
+        {"budget": Budget(200.0), "clip": 1.0, "horizon": 1000, "step": Rate(2.0, 0.77), "delay": 4},
     ),
     "dsgd": Entry(
         dsgd,

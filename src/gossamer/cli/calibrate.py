@@ -23,8 +23,6 @@ from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
 from gossamer.spec import Nothing, Section, keys_of
 
-BUDGETS = {"budget", "budgets"}
-"""What a budget is called: the second where every learner may have one of its own."""
 SOME = {"horizon": 1000}
 """To find out whether a horizon is all that is missing."""
 
@@ -48,7 +46,7 @@ def calibrate(
     entry = Section("calibrate", {"algorithm": algorithm}).pick("algorithm", REGISTRY, elsewhere=LISTED)
     kinds = calibrations(entry)
     budget = Budget(epsilon, delta)
-    settings: dict[str, Any] = {**dict.fromkeys(BUDGETS, budget), "clip": clip, "horizon": horizon}
+    settings: dict[str, Any] = {"budget": budget, "clip": clip, "horizon": horizon}
     _require_all(entry, settings, option or ())
     build = partial(_build, entry, dim, learners, option or ())
     built = {kind: build(settings, kind) for kind in kinds}
@@ -80,7 +78,7 @@ def calibrations(entry: Entry) -> Sequence[str]:
 
 
 def _takes_budget(entry: Entry) -> bool:
-    return not BUDGETS.isdisjoint(inspect.signature(entry.make).parameters)
+    return "budget" in inspect.signature(entry.make).parameters
 
 
 def _require_all(entry: Entry, settings: Mapping[str, Any], options: Sequence[str]) -> None:

@@ -160,8 +160,8 @@ def endless(steps: int = 8000) -> Setting:
         measure="accuracy",
         idle=algorithms.local_ogd(problem, learners, step=Rate(1.0)),
         open=algorithms.d_ogd(problem, ring, step=Rate(3.0)),
-        private=lambda epsilon: ours(budgets=Budget(epsilon, DELTA)),
-        published=learn(budgets=Budget(PUBLISHED), horizon=steps, calibration="published"),
+        private=lambda epsilon: ours(budget=Budget(epsilon, DELTA)),
+        published=learn(budget=Budget(PUBLISHED), horizon=steps, calibration="published"),
     )
 
 

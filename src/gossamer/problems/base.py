@@ -50,6 +50,8 @@ class Problem(ABC):
 
     scalar_link: ClassVar[bool] = False
     """Whether the loss sees the decision through one inner product: clipping then keeps convexity."""
+    zero_rows_are_silent: ClassVar[bool] = False
+    """Whether a sample without features has no gradient: a row of zeros then stands for no sample."""
 
     def __post_init__(self) -> None:
         check_count("dim", self.dim)

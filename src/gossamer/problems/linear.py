@@ -26,6 +26,7 @@ class ScalarLink(Problem):
     """A loss of the score <x, w>, given by `_link` and its derivative `_slope`."""
 
     scalar_link: ClassVar[bool] = True
+    zero_rows_are_silent: ClassVar[bool] = True
 
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """The scores <x, w> of the rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import InitVar, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -43,6 +43,8 @@ class Softmax(Problem):
     dim: InitVar[int]
     classes: int
     features: int = field(init=False)
+
+    zero_rows_are_silent: ClassVar[bool] = True
 
     def __post_init__(self, dim: int) -> None:
         check_count("dim", dim)

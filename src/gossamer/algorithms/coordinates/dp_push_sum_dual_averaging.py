@@ -13,29 +13,13 @@ A baseline of paper 002 for objectives that are a sum of the learners' own. One 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from gossamer.algorithms.authoring import (
-    Calibration,
-    Lagged,
-    noised_once,
-    published_horizon,
-    raw_decisions,
-    require_one_bound,
-)
-from gossamer.algorithms.coordinates.dual_averaging import (
-    NAME,
-    DualAveraging,
-    PublishedDual,
-    Releaked,
-    TightDual,
-    reach,
-    require_connected,
-    require_push_sum,
-    smallest_mass,
-)
+from gossamer.algorithms.authoring import Calibration, Lagged, noised_once
+from gossamer.algorithms.coordinates.dual_averaging import NAME, DualAveraging, PublishedDual, TightDual
+from gossamer.algorithms.coordinates.networks import require_connected, require_push_sum, smallest_mass
+from gossamer.algorithms.coordinates.printed_noise import printed_noise
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Rate
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
@@ -97,10 +81,10 @@ def dp_push_sum_dual_averaging(
         learner: DualAveraging = TightDual(problem, clip, mechanism, push=True)
         promise = noised_once(release, clip, proof=proof)
     else:
-        release = _published(problem, topology, clip, budgets, horizon, noise, alpha)
+        release, promise = printed_noise(
+            problem, topology, clip, budgets, horizon, noise, alpha, smallest_mass, name=NAME, proof=proof
+        )
         learner = PublishedDual(problem, clip, release.mechanism, push=True)
-        claims = release.mechanism.claims(max(one.epsilon for one in budgets))
-        promise = raw_decisions(release, clip, proof=proof, claims=claims)
     return Algorithm(
         name="dp_push_sum_dual_averaging",
         problem=problem,
@@ -113,27 +97,3 @@ def dp_push_sum_dual_averaging(
         # Published, the cost counts on the mass that every learner has where no message is lost.
         missing="later" if calibration == "tight" else None,
     )
-
-
-def _published(
-    problem: Problem,
-    topology: Topology,
-    clip: Clip,
-    budgets: tuple[Budget, ...],
-    horizon: int | None,
-    noise: AdditiveLaw,
-    alpha: Lagged,
-) -> Calibrated[Releaked]:
-    """As printed: Lap(2 G sqrt(d) / (epsilon / T)); its cost is what smoothness lets through."""
-    rounds = published_horizon(problem, horizon, noise)
-    require_one_bound(clip)
-    smooth = math.inf if problem.smoothness is None else problem.smoothness
-    mechanism = Releaked(
-        (problem.dim,),
-        horizon=rounds,
-        law=noise,
-        name=NAME,
-        reach=reach(alpha, rounds, smooth / smallest_mass(topology, rounds)),
-    )
-    printed = [2 * clip.norm * math.sqrt(problem.dim) * rounds / budget.epsilon for budget in budgets]
-    return mechanism.at_scale(clip.sensitivity(Unit.SAMPLE, problem.dim), dual=printed)

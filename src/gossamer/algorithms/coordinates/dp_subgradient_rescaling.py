@@ -13,37 +13,25 @@ A baseline of paper 002 for objectives that are a sum of the learners' own, on f
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from gossamer.algorithms.authoring import (
-    Calibration,
-    noised_once,
-    noisy_step_rate,
-    published_horizon,
-    raw_decisions,
-    require_one_bound,
-    step_rate,
-)
-from gossamer.algorithms.coordinates.dual_averaging import Releaked, reach, require_connected
+from gossamer.algorithms.authoring import Calibration, noised_once, noisy_step_rate, step_rate
+from gossamer.algorithms.coordinates.networks import require_connected, require_rescaling, smallest_weight
+from gossamer.algorithms.coordinates.printed_noise import printed_noise
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
 from gossamer.privacy import Budget, Clip, NoiseSpec, Unit, budgets_of
 from gossamer.problems import Block, Problem
 from gossamer.spec import kind
-from gossamer.topology import FixedTopology, Topology
-from gossamer.topology.weights import is_row_stochastic
+from gossamer.topology import Topology
 
 _NAME = "dp_subgradient_rescaling"
-_LEAST_WEIGHT = 2.0**-60  # float32 still divides by this
 
 
 class Said(NamedTuple):
@@ -171,25 +159,19 @@ def dp_subgradient_rescaling(
     if horizon is not None:
         check_count("horizon", horizon)
     clip, budgets, proof = Clip.of(clip), budgets_of(budget, topology.learners), f"docs/algorithms/{_NAME}.md"
-    sensitivity, shape = clip.sensitivity(Unit.SAMPLE, problem.dim), (problem.dim,)
     release: Calibrated[Any]
     if calibration == "tight":
-        release = Independent(shape, horizon=horizon, law=noise, name="gradient").calibrate(sensitivity, budgets)
+        mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
+        release = mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)
         learner: Rescaled = TightRescaled(problem, clip, topology.learners, release.mechanism)
         rate = _of_sum(noisy_step_rate(problem, step, clip, release), step, topology)
         promise = noised_once(release, clip, proof=proof)
     else:
-        rounds = published_horizon(problem, horizon, noise)
-        require_one_bound(clip)
         rate = _of_sum(step_rate(problem, step, clip), step, topology)
-        smooth = math.inf if problem.smoothness is None else problem.smoothness
-        leaked = reach(rate, rounds, smooth / smallest_weight(topology, rounds))
-        mechanism = Releaked(shape, horizon=rounds, law=noise, name="gradient", reach=leaked)
-        printed = [2 * clip.norm * math.sqrt(problem.dim) * rounds / one.epsilon for one in budgets]
-        release = mechanism.at_scale(sensitivity, gradient=printed)
+        release, promise = printed_noise(
+            problem, topology, clip, budgets, horizon, noise, rate, smallest_weight, name="gradient", proof=proof
+        )
         learner = PublishedRescaled(problem, clip, topology.learners, release.mechanism)
-        claims = mechanism.claims(max(one.epsilon for one in budgets))
-        promise = raw_decisions(release, clip, proof=proof, claims=claims)
     return Algorithm(
         name=_NAME,
         problem=problem,
@@ -207,40 +189,3 @@ def dp_subgradient_rescaling(
 def _of_sum(rate: Rate, step: float | Rate | None, topology: Topology) -> Rate:
     """The default for the sum of all learners' gradients from that for their mean."""
     return replace(rate, scale=rate.scale / topology.learners) if step is None else rate
-
-
-def require_rescaling(topology: Topology) -> None:
-    """Refuse networks that change, weights whose rows do not sum to one, and learners that do not hear themselves.
-
-    >>> from gossamer import topology
-    >>> require_rescaling(topology.star(5, weights="push-sum"))
-    Traceback (most recent call last):
-        ...
-    gossamer.errors.ConfigurationError: topology: got 'star(5, push-sum)'; allowed: fixed, with row-stochastic weights
-    and a positive weight of one's own. Use weights='uniform'.
-    """
-    fixed = isinstance(topology, FixedTopology)
-    weights = topology.sparse() if fixed else None
-    if weights is None or not is_row_stochastic(weights) or not (weights.diagonal() > 0).all():
-        allowed = "fixed, with row-stochastic weights and a positive weight of one's own"
-        raise ConfigurationError("topology", getattr(topology, "name", topology), allowed, "use weights='uniform'")
-    if smallest_weight(topology, 2 * topology.learners) < _LEAST_WEIGHT:
-        hint = "gradients are divided by [R^t]_ii, which falls to nothing before news comes back: add links"
-        raise ConfigurationError("topology", topology.name, "a network with shorter ways round", hint)
-
-
-def smallest_weight(topology: Topology, exchanges: int) -> float:
-    """The smallest [v_i(t)]_i = [R^t]_ii of any learner within so many exchanges.
-
-    >>> from gossamer import topology
-    >>> smallest_weight(topology.directed_ring(4, weights="uniform"), 100)
-    0.125
-    """
-    matrix = topology.sparse()
-    power, least = matrix.toarray(), 1.0
-    for _ in range(exchanges):
-        least = min(least, float(power.diagonal().min()))
-        before, power = power, matrix @ power
-        if least < _LEAST_WEIGHT or np.abs(power - before).max() < 1e-12 * least:
-            break
-    return least

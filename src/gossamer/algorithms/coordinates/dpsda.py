@@ -19,33 +19,23 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from gossamer.algorithms.authoring import Calibration, Lagged, published_horizon, require_one_bound
-from gossamer.algorithms.coordinates.dual_averaging import (
-    ERROR,
-    NAME,
-    DualAveraging,
-    Own,
-    PublishedDual,
-    Releaked,
-    TightDual,
-    reach,
-    require_connected,
-    smallest_mass,
-)
+from gossamer.algorithms.coordinates.dual_averaging import ERROR, NAME, DualAveraging, Own, PublishedDual, TightDual
+from gossamer.algorithms.coordinates.networks import require_connected, smallest_mass
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Missing, Rate
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import Additive, AdditiveLaw, Calibrated, Factorized, Independent, TreeSum
+from gossamer.mechanisms import Additive, AdditiveLaw, Aggregation, Calibrated, Independent, prefix_sum
+from gossamer.mechanisms.releaked import Releaked, reach
 from gossamer.privacy import Assumption, Budget, Clip, Guarantee, Sensitivity, Unit, no_guarantee
 from gossamer.problems import Problem, check_clip
 from gossamer.topology import Topology
 
 Noise = Literal["laplace", "gaussian", "none"]
-Aggregation = Literal["independent", "tree", "blt"]
 Protects = Literal["sample", "batch"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class DpsdaOptions:
     """Everything that a user chose; `algorithm` makes the algorithm of it."""
 
     name: str
@@ -67,9 +57,11 @@ class Setting:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, and what would have no effect."""
-        for field, choices in (("unit", Protects), ("noise", Noise), ("aggregation", Aggregation)):
+        for field, choices in (("unit", Protects), ("noise", Noise), ("calibration", Calibration)):
             check_choice(field, getattr(self, field), choices)
-        check_choice("calibration", self.calibration, Calibration)
+        if self.aggregation not in ("independent", "tree", "blt"):
+            hint = "the other mechanisms remember all noise; that of 'blt' is nearly as small, in constant memory"
+            raise ConfigurationError("aggregation", self.aggregation, "'independent', 'tree' or 'blt'", hint)
         if self.own is not None:
             check_choice("own", self.own, Own)
         if self.horizon is not None:
@@ -86,8 +78,6 @@ class Setting:
         if not isinstance(self.budget, Budget):
             hint = "a common batch moves the releases of all nodes; or noise='none'"
             raise PrivacyError.of("budget", self.budget, "one Budget for all", hint)
-        if self.aggregation == "blt" and self.noise != "gaussian":
-            raise ConfigurationError("aggregation", "blt", "'independent' or 'tree' unless noise='gaussian'")
         if self.calibration == "published":
             where = "calibration='published', as the paper has it"
             self._refuse_others(where, noise="laplace", aggregation="independent")
@@ -184,15 +174,8 @@ class Setting:
 
     def _mechanism(self, width: int) -> Additive:
         """What every node releases through: n u_i on its own coordinates."""
-        shape, law = (width,), cast(AdditiveLaw, self.noise)
-        made: Additive
-        if self.aggregation == "independent":
-            made = Independent(shape, horizon=self.horizon, law=law, name=NAME)
-        elif self.aggregation == "tree":
-            made = TreeSum(shape, horizon=self.horizon, law=law, name=NAME)
-        else:
-            made = Factorized.blt(shape, self.horizon, name=NAME)
-        return replace(made, together=self.learners)
+        law = cast(AdditiveLaw, self.noise)
+        return replace(prefix_sum(self.aggregation, (width,), self.horizon, law=law, name=NAME), together=self.learners)
 
     def _published(self) -> Calibrated[Releaked]:
         """As printed: Lap(2 n L / (epsilon / T)) on every coordinate, with sqrt(d_i) for more than one (Remark 5)."""

@@ -21,9 +21,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gossamer.algorithms.authoring import Calibration, require_averaging
-from gossamer.algorithms.coordinates.dpsda import Aggregation, Noise, Protects, Setting
+from gossamer.algorithms.coordinates.dpsda import DpsdaOptions, Noise, Protects
 from gossamer.algorithms.coordinates.dual_averaging import Own
 from gossamer.core import Algorithm, Rate
+from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
 from gossamer.spec import kind
@@ -86,7 +87,7 @@ def dpsda_c(
       decision but no data, learn about one sample of a common batch at most epsilon 1.
     """
     require_averaging(topology)
-    return Setting(
+    return DpsdaOptions(
         "dpsda_c",
         problem,
         topology,

@@ -20,9 +20,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gossamer.algorithms.authoring import Calibration
-from gossamer.algorithms.coordinates.dpsda import Aggregation, Noise, Protects, Setting
-from gossamer.algorithms.coordinates.dual_averaging import Own, require_push_sum
+from gossamer.algorithms.coordinates.dpsda import DpsdaOptions, Noise, Protects
+from gossamer.algorithms.coordinates.dual_averaging import Own
+from gossamer.algorithms.coordinates.networks import require_push_sum
 from gossamer.core import Algorithm, Rate
+from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Problem
 from gossamer.spec import kind
@@ -74,7 +76,7 @@ def dpsda_ps(
     (7000, 0.014)
     """
     require_push_sum(topology)
-    return Setting(
+    return DpsdaOptions(
         "dpsda_ps",
         problem,
         topology,

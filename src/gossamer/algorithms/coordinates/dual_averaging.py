@@ -14,7 +14,6 @@ Pi(z, a) = argmin_{x in K} <z, x> + |x|^2 / (2 a) = Proj_K(-a z). Masses w are 1
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple
@@ -23,14 +22,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossamer.checks import check_count
-from gossamer.core import Learner, Now, Public
+from gossamer.core import Learner, Now
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Additive, Independent
-from gossamer.privacy import Clip, NoiseSpec, Sensitivity, declared
+from gossamer.privacy import Clip, NoiseSpec, declared
 from gossamer.problems import Block, Problem, clipped
-from gossamer.topology import PushSum, Topology
-from gossamer.topology.weights import describe_cut
+from gossamer.topology import PushSum
 
 NAME = "dual"
 ERROR = "error"
@@ -207,123 +204,6 @@ class PublishedDual(DualAveraging):
         dual = said.value if self.push else said
         noised, private = self.mechanism.release(state.private, dual, now.noise, now.grid)
         return said._replace(value=noised) if self.push else noised, state._replace(private=private)
-
-
-@dataclass(frozen=True)
-class Releaked(Independent):
-    """Fresh noise on duals whose decisions are not noised: a unit moves its own message and, through them, later ones.
-
-    *Proof.* Condition on all messages before exchange e. A dual differs between neighbours by weight (u - u') only,
-    on the node's own coordinates; call its norm a(e). Decisions then differ by at most step(e) a(e) / w (projections do
-    not expand), so the next gradient of a loss that is G-smooth differs by min(2 c, G step(e) a(e) / w), and
-
-        a(e+1) = weight min(2 c, G step(e) a(e) / w),      a(1) = 2 c weight.
-
-    The losses of all messages add up to `reach` times that of the first. Steps do not grow, so a unit costs most where
-    it enters the first batch.
-
-    Attributes:
-        reach: sum over e of a(e) / a(1), at least 1 and at most the horizon.
-
-    >>> Releaked((1,), horizon=100, reach=7.5).gain(3), Releaked((1,), horizon=9, reach=7.5).gain(9)
-    (3.0, 7.5)
-    """
-
-    _: KW_ONLY
-    reach: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "touches", check_count("horizon", self.horizon))
-
-    def promises(self) -> tuple[str, ...]:
-        """How far a unit reaches."""
-        return (f"later messages cost at most {self.reach:.4g} times the first",)
-
-    def gain(self, position: int | None) -> float:
-        """What the messages up to `position` cost, in units of the first: none costs more than it."""
-        return self.reach if position is None else min(self.reach, float(position))
-
-    def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
-        """On a lattice: every message is rounded, however little it moves; `gain` counts `reach` of them."""
-        assert self.horizon is not None
-        return super().rounded(sensitivity, grid * self.horizon / self.reach)
-
-    def claims(self, epsilon: float) -> str:
-        """What a paper claims of its noise, and what passes of it."""
-        assert self.horizon is not None
-        return (
-            f"published as epsilon {epsilon:.4g}, a share of {epsilon / self.horizon:.4g} for each of "
-            f"{self.horizon:,} messages; of these a sample moves as much as {self.reach:.4g} times its first"
-        )
-
-
-def reach(step: Public, horizon: int, stretch: float) -> float:
-    """How many times the cost of its first message a unit causes over the horizon, at most; see `Releaked`.
-
-    Args:
-        step: the step size at exchange 1, 2, ..., which does not grow.
-        horizon: exchanges.
-        stretch: weight G / w: how much a difference of duals grows in one exchange at step 1; infinite where the loss
-            is not known to be smooth.
-
-    >>> from gossamer.algorithms.authoring import Lagged
-    >>> from gossamer.core import Rate
-    >>> [round(7 * reach(Lagged(Rate(1.0)), 500, 7 * G), 1) for G in (0.01, 0.05, 0.25, 1.0)]
-    [7.5, 10.6, 54.7, 441.5]
-    """
-    if math.isinf(stretch):
-        return float(horizon)
-    moved, total = 1.0, 1.0
-    for size in step(np.arange(1, horizon)):
-        moved = min(1.0, stretch * float(size) * moved)
-        total += moved
-    return total
-
-
-def smallest_mass(topology: Topology, exchanges: int) -> float:
-    """gamma: the smallest mass that push-sum gives any node within so many exchanges; 1 for doubly stochastic weights.
-
-    >>> from gossamer import topology
-    >>> smallest_mass(topology.ring(5), 100), round(smallest_mass(topology.star(5, weights="push-sum"), 100), 3)
-    (1.0, 0.7)
-    """
-    if topology.is_doubly_stochastic():
-        return 1.0
-    mass, least = np.ones(topology.learners), 1.0
-    for exchange in range(check_count("exchanges", exchanges)):
-        mass = topology.sparse(exchange) @ mass
-        least = min(least, float(mass.min()))
-    return least
-
-
-def require_push_sum(topology: Topology) -> None:
-    """Refuse weights with which push-sum loses mass.
-
-    >>> from gossamer import topology
-    >>> require_push_sum(topology.star(5, weights="uniform"))
-    Traceback (most recent call last):
-        ...
-    gossamer.errors.ConfigurationError: topology: got 'star(5, uniform)'; allowed: column-stochastic weights. Use ...
-    """
-    if not isinstance(topology, Topology):
-        raise ConfigurationError("topology", topology, "a topology", "try gossamer.topology.directed_ring(7)")
-    if not topology.is_column_stochastic():
-        raise ConfigurationError("topology", topology.name, "column-stochastic weights", "use weights='push-sum'")
-
-
-def require_connected(topology: Topology) -> None:
-    """Refuse a fixed network in which news does not reach everybody; those that change are checked when made.
-
-    >>> from gossamer import topology
-    >>> require_connected(topology.isolated(2))
-    Traceback (most recent call last):
-        ...
-    gossamer.errors.ConfigurationError: topology: got 'learner 0 cannot hear the others'; allowed: a network ...
-    """
-    if topology.fixed and not topology.is_strongly_connected():
-        allowed = "a network in which news from every node reaches every other"
-        raise ConfigurationError("topology", describe_cut(topology.sparse()), allowed)
 
 
 def _with_parts(whole: jax.Array, places: jax.Array, parts: jax.Array) -> jax.Array:

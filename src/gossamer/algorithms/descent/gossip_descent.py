@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from gossamer.algorithms.authoring import raw_decisions, require_averaging, require_one_bound
 from gossamer.algorithms.descent.pd_ogd import PublishedOGD
-from gossamer.algorithms.endless.fading import Views
 from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Public
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import Clip, Sensitivity, Unit
 from gossamer.problems import Problem
 from gossamer.topology import Topology

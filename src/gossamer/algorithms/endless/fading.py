@@ -28,7 +28,6 @@ each with the rounding of what is released in Phi_t.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -39,8 +38,7 @@ from numpy.typing import NDArray
 from gossamer.checks import check_count
 from gossamer.core import Rate
 from gossamer.errors import PrivacyError
-from gossamer.mechanisms import Independent
-from gossamer.privacy import Loss, Sensitivity
+from gossamer.mechanisms.views import Cumulative
 
 Doubles = NDArray[np.float64]
 _FIRST, _LAST = 2**11, 2**21  # terms that are added before the tail's bound takes over
@@ -255,7 +253,7 @@ def _recursion(q: Doubles, added: Doubles) -> Doubles:
 
 
 @dataclass(frozen=True)
-class Trace(Sensitivity):
+class Trace(Cumulative):
     """How far one unit moves all noisy views of a state together, each in units of the growth of its noise.
 
     The views are released one after the other, each with noise of its own: on the stack of all of them neighbours
@@ -299,50 +297,15 @@ class Trace(Sensitivity):
         return cls(l1, l2, fading, growth, size, spacing)
 
     def until(self, order: Literal[1, 2], count: int | None) -> Trace:
-        """Of the first `count` views only."""
+        """Of the first `count` views only.
+
+        >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
+        >>> trace = Trace.of_views(mushrooms, 0.11, 112, order=1, count=None)
+        >>> [round(trace.until(1, t).l1, 1) for t in (1, 2000, None)]
+        [19.6, 241.8, 270.0]
+        """
         return Trace.of_views(self.fading, self.growth, self.size, order, count, self.spacing)
 
-
-@dataclass(frozen=True)
-class Views(Independent):
-    """Noisy views of a hidden state, each with noise of its own; sensitivities are those of all views together.
-
-    A `Trace` also knows those of the first few.
-
-    >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
-    >>> trace = Trace.of_views(mushrooms, 0.11, 112, order=1, count=None)
-    >>> release = Views((112,), law="laplace").at_scale(trace, noise=1.0)
-    >>> [round(release.spent(t).epsilon(0.0), 1) for t in (1, 2000)], round(release.losses[0].epsilon(0.0), 1)
-    ([19.6, 241.8], 270.0)
-    """
-
-    def promises(self) -> tuple[str, ...]:
-        """What a sensitivity is that of."""
-        return ("the sensitivity is that of all views together",)
-
-    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
-        """That of one release whose value moves as far as all views together."""
-        if isinstance(sensitivity, Trace) and position != 0:
-            sensitivity = sensitivity.until(self.order, position)
-        return super().loss(sensitivity, scales, position)
-
-    def touched(self, position: int | None) -> float:
-        """Every view's draw."""
-        return math.inf if position is None else float(position)
-
-    def gain(self, position: int | None) -> float:
-        """All views are in the sensitivity."""
-        return 1.0
-
-    def rounded(self, sensitivity: Sensitivity, grid: float) -> Sensitivity:
-        """On a lattice: every view is rounded, and an endless stream of them rounds without end."""
-        if not grid:
-            return sensitivity
-        if self.horizon is None:
-            raise PrivacyError(
-                "lattice: every view is rounded, and an endless stream rounds without end. Give a horizon."
-            )
-        if isinstance(sensitivity, Trace):
-            return replace(sensitivity, spacing=grid).until(self.order, self.horizon)
-        views = self.horizon * math.prod(self.shape)
-        return Sensitivity(sensitivity.l1 + grid * views, sensitivity.l2 + grid * math.sqrt(views))
+    def rounded(self, spacing: float) -> Trace:
+        """Of views on a lattice, once `until` says how many."""
+        return replace(self, spacing=spacing)

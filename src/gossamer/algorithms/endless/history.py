@@ -1,4 +1,4 @@
-"""Gradients of all past samples (paper 003, line 4 of Algorithm 1): kept as they are, sampled, or as sums.
+"""Gradients of all past samples (paper 003, line 4 of Algorithm 1), which are kept as they are, or as `sums`.
 
 d_t(theta) = mean over k <= t of grad l(theta, xi_k). Four ways to have it:
 
@@ -6,9 +6,6 @@ exact        every sample in a buffer; one pass over it a round
 sampled      every sample in a buffer, a few of them drawn a round: for networks
 statistics   least squares: sum x x' and sum x y, constant time a round
 polynomial   logistic regression with a slope that is linear in the score: the same sums, and a stated error
-
-Statistics do not know single samples, so they cannot clip gradients: features and labels are clipped on arrival, and
-the largest gradient follows from those bounds and the decision set.
 """
 
 from __future__ import annotations
@@ -22,19 +19,20 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.errors import ConfigurationError
-from gossamer.mechanisms import Mechanism, pairs
-from gossamer.privacy import Budget, Clip, Law, Loss, NoiseSpec, Pure, Sensitivity, Unit
-from gossamer.privacy.clip import check_bound
-from gossamer.problems import Block, LeastSquares, Logistic, Problem, Softmax
-from gossamer.problems.linear import ScalarLink
-from gossamer.problems.numerics import arrived
+from gossamer.algorithms.authoring import require_one_bound
+from gossamer.algorithms.endless import hidden
+from gossamer.algorithms.endless.fading import Rounding
+from gossamer.checks import check_count
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.privacy import Assumption, Clip, NoiseSpec, Unit
+from gossamer.problems import Block, Problem
 
+Kept = Literal["exact", "statistics", "polynomial", "sampled"]
 PICKS = "picks"
 COUNTED = 2**31 - 1
 """Samples that a counter holds; runs with more are refused."""
-_PRECISE = jax.lax.Precision.HIGHEST
-_ROUNDING = 2.0**-24  # float32: u, the relative error of one operation
+ROUNDING = 2.0**-24
+"""Float32: u, the relative error of one operation."""
 
 
 class Buffer(NamedTuple):
@@ -42,17 +40,6 @@ class Buffer(NamedTuple):
 
     x: jax.Array
     y: jax.Array
-    rows: jax.Array
-
-
-class Sums(NamedTuple):
-    """sum x x', sum x y and their number, of samples clipped on arrival.
-
-    Each sum is a pair of float32 arrays: one alone would stop growing after some ten million samples.
-    """
-
-    outer: pairs.Pair
-    labelled: pairs.Pair
     rows: jax.Array
 
 
@@ -90,8 +77,50 @@ class History(ABC):
     def largest_gradient(self) -> float:
         """The largest norm of a sample's gradient, as exact arithmetic has it."""
 
+    @property
     @abstractmethod
-    def error(self, curvature: float, exchanges: int, batch: int) -> float:
+    def bounded(self) -> Assumption:
+        """What bounds that norm."""
+
+    @property
+    @abstractmethod
+    def smoothness(self) -> float | None:
+        """L of one sample's loss; None where nothing bounds it."""
+
+    @property
+    @abstractmethod
+    def convex(self) -> bool:
+        """Whether these are gradients of convex losses."""
+
+    def constants(self, smoothness: float | None, exchanges: int, rows: int) -> dict[str, Any]:
+        """What `Fading` needs to know about the losses.
+
+        Args:
+            smoothness: L, where nothing bounds it.
+            exchanges: that there are at most.
+            rows: samples that are added between two of them.
+        """
+        problem, known, largest = self.problem, self.smoothness, self.largest_gradient
+        if smoothness is not None and known is not None:
+            raise ConfigurationError("smoothness", smoothness, f"None: the problem knows it, {known:g}")
+        known = smoothness if known is None else known
+        if known is None:
+            hint = "nothing bounds what a sample leaves behind: give the problem a feature_bound, or a smoothness"
+            raise PrivacyError.of("smoothness", None, "a smooth loss", hint)
+        curvature, rounding = (known - problem.l2) * norm_share(problem) ** 2, Rounding()
+        if hidden.counted(problem.domain):
+            error = self.error(curvature, exchanges, rows)
+            rounding = hidden.rounding(problem.domain, problem.dim, problem.l2, largest, error)
+        return {
+            "change": 2 * largest / rows,
+            "smoothness": problem.l2 + curvature,
+            "strong_convexity": problem.l2,
+            "convex": self.convex,
+            "rounding": rounding,
+        }
+
+    @abstractmethod
+    def error(self, curvature: float, exchanges: int, rows: int) -> float:
         """How far float32 puts a gradient from the exact one at most, wherever theta is in a bounded decision set.
 
         Exact is the gradient at theta of samples as they are kept, with the norms of features that float32 gives. It is
@@ -99,8 +128,8 @@ class History(ABC):
 
         Args:
             curvature: the smoothness of a sample's data term.
-            exchanges: that there are at most.
-            batch: samples between two exchanges.
+            exchanges: as for `constants`.
+            rows: as well.
         """
 
 
@@ -111,6 +140,7 @@ class Exact(History):
     Attributes:
         size: of the buffer: more samples than that are refused before a run begins.
 
+    >>> from gossamer.problems import LeastSquares
     >>> history = Exact(LeastSquares(1), None, size=4)
     >>> kept = history.add(history.init(), Block(jnp.array([[1.0], [1.0]]), jnp.array([1.0, 3.0])))
     >>> history.gradient(kept, jnp.zeros(1), {}).tolist()
@@ -134,7 +164,7 @@ class Exact(History):
     def gradient(self, kept: Buffer, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
         """Empty places hold zero features, and these have the gradient zero."""
         total = self.problem.clipped_data_gradient_sum(theta, Block(kept.x, kept.y), self.clip)
-        return self._unless_full(kept, total / _at_least_one(kept.rows))
+        return self._unless_full(kept, total / at_least_one(kept.rows))
 
     @property
     def largest_gradient(self) -> float:
@@ -142,7 +172,26 @@ class Exact(History):
         assert self.clip is not None
         return self.clip.sensitivity(Unit.SAMPLE, self.problem.dim).l2 / 2
 
-    def error(self, curvature: float, exchanges: int, batch: int) -> float:
+    @property
+    def bounded(self) -> Assumption:
+        """The clip."""
+        enforced_by = "gossamer.problems.Problem.clipped_data_gradient_sum"
+        return Assumption(f"every sample's gradient is clipped: {self.clip}", enforced_by)
+
+    @property
+    def smoothness(self) -> float | None:
+        """That of the problem: clipping does not add to it."""
+        return self.problem.smoothness
+
+    @property
+    def convex(self) -> bool:
+        """A clipped slope of one inner product still grows with it; a clipped vector need not be a gradient."""
+        assert self.clip is not None
+        problem = self.problem
+        never = problem.lipschitz is not None and problem.lipschitz <= self.clip.norm
+        return problem.strong_convexity is not None and (problem.scalar_link or never)
+
+    def error(self, curvature: float, exchanges: int, rows: int) -> float:
         """Scores, slopes and clipping of every row, and the sum of all rows.
 
         A score is a sum of as many products as a sample has features, in any order. With theta and the clipped features
@@ -152,6 +201,7 @@ class Exact(History):
         there it is a share of the largest gradient before the clip. What a sum of rows adds is what `Clip.sensitivity`
         counts for as many rows as the buffer has. Empty rows are zeros and round nothing.
 
+        >>> from gossamer.problems import Logistic
         >>> from gossamer.sets import L2Ball
         >>> history = Exact(Logistic(112, feature_bound=1.0, domain=L2Ball(10.0)), Clip(l2=1.0), size=2000)
         >>> f"{history.error(0.25, 2000, 1):.1e}"
@@ -163,8 +213,8 @@ class Exact(History):
         outputs = problem.dim // features
         largest = clip.norm if outputs == 1 else max(clip.norm, problem.lipschitz or 0.0)
         all_rows, one = (clip.sensitivity(Unit.SAMPLE, problem.dim, rows=rows).l2 for rows in (self.size, 1))
-        scores = curvature * (features + 8) * _ROUNDING * problem.domain.radius
-        return scores + (32 + outputs) * _ROUNDING * largest + (all_rows - one) / (2 * self.size)
+        scores = curvature * (features + 8) * ROUNDING * problem.domain.radius
+        return scores + (32 + outputs) * ROUNDING * largest + (all_rows - one) / (2 * self.size)
 
     def _unless_full(self, kept: Buffer, gradient: jax.Array) -> jax.Array:
         """Engines refuse a run that does not fit; a program that does not must not get a number."""
@@ -191,195 +241,37 @@ class Sampled(Exact):
         return self._unless_full(kept, gradient)
 
 
-@dataclass(frozen=True)
-class Statistics(History):
-    """Sums instead of samples: the gradient of one is (slope <x, theta> - pull y) x.
+def buffer_of(problem: Problem, kept: Kept, clip: float | Clip | None, size: int | None, picks: int) -> Exact:
+    """A buffer of that size, of which `picks` samples are drawn where it is sampled.
 
-    Attributes:
-        slope: 2 for least squares, about 1/4 for logistic regression.
-        pull: 2 for least squares; 1/2 for logistic regression, whose labels are -1 and 1 here.
-        label_bound: labels are clipped to this.
-
-    >>> history = Statistics(LeastSquares(1, feature_bound=1.0), None, slope=2.0, pull=2.0, label_bound=5.0)
-    >>> kept = history.add(history.init(), Block(jnp.array([[1.0], [2.0]]), jnp.array([1.0, 30.0])))
-    >>> round(history.gradient(kept, jnp.zeros(1), {}).item(), 3)
-    -6.0
+    >>> from gossamer.problems import Logistic
+    >>> buffer_of(Logistic(3), "exact", 1.0, None, 32)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: buffer: got None; allowed: a number of samples with history='exact'. All ...
     """
-
-    slope: float
-    pull: float
-    label_bound: float
-
-    def init(self) -> Sums:
-        """Nothing yet."""
-        d = self.problem.dim
-        outer, labelled = ((jnp.zeros(shape), jnp.zeros(shape)) for shape in ((d, d), (d,)))
-        return Sums(outer, labelled, jnp.zeros((), jnp.int32))
-
-    def add(self, kept: Sums, block: Block) -> Sums:
-        """Features are clipped to the problem's bound, labels to theirs; what is not finite counts as zero."""
-        x = arrived(block.x, self.problem.feature_bound)
-        y = jnp.where(block.y == 1, 1.0, -1.0) if self.problem.classifies else block.y
-        y = jnp.clip(jnp.where(jnp.isfinite(y), y, 0), -self.label_bound, self.label_bound)
-        outer = pairs.add(kept.outer, jnp.matmul(x.T, x, precision=_PRECISE))
-        labelled = pairs.add(kept.labelled, jnp.matmul(x.T, y, precision=_PRECISE))
-        return Sums(outer, labelled, kept.rows + x.shape[0])
-
-    def gradient(self, kept: Sums, theta: jax.Array, draws: Mapping[str, jax.Array]) -> jax.Array:
-        """(slope sum x x' theta - pull sum x y) / count."""
-        total = self.slope * jnp.matmul(kept.outer[0], theta, precision=_PRECISE) - self.pull * kept.labelled[0]
-        total = jnp.where(kept.rows >= 0, total, jnp.nan)  # the counter has come round: see `COUNTED`
-        return total / _at_least_one(kept.rows)
-
-    @property
-    def largest_gradient(self) -> float:
-        """(slope R r + pull Y) R with features of norm R, decisions of norm r and labels up to Y."""
-        assert self.problem.feature_bound is not None
-        bound, radius = self.problem.feature_bound * norm_share(self.problem), self.problem.domain.radius
-        return bound * (self.slope * bound * radius + self.pull * self.label_bound) * (1 + 2.0**-22)
-
-    def error(self, curvature: float, exchanges: int, batch: int) -> float:
-        """Of the sums, and of what is made of them, all as shares of the largest gradient.
-
-        A product of two features, summed over a batch, is off by (batch + 1) u of its terms, and by u more where it is
-        fused into the sum of pairs. That sum is off by 2 u^2 of all its terms after each addition. The product with
-        theta sums d terms, and everything else is 8 operations. The matrix of all |x_i x_j| has the norm |x|^2, so that
-        these are shares of the sum of |x|^2 |theta|, and of |x| |y|.
-
-        >>> from gossamer.sets import L2Ball
-        >>> sums = least_squares_sums(LeastSquares(20, feature_bound=1.0, domain=L2Ball(5.0)), 3.0)
-        >>> f"{sums.error(2.0, 2000, 1):.1e}", f"{sums.error(2.0, COUNTED, 1):.1e}"
-        ('3.5e-05', '2.8e-04')
-        """
-        return self.largest_gradient * ((self.problem.dim + batch + 16) * _ROUNDING + 2 * exchanges * _ROUNDING**2)
-
-    @property
-    def smoothness(self) -> float:
-        """L of one sample's loss: slope R^2 + l2."""
-        assert self.problem.feature_bound is not None
-        return self.slope * self.problem.feature_bound**2 + self.problem.l2
+    bounded = Clip.of(clip)
+    require_one_bound(bounded)
+    if size is None:
+        hint = "all samples are kept; 'statistics' and 'polynomial' need constant memory"
+        raise ConfigurationError("buffer", None, f"a number of samples with history={kept!r}", hint)
+    if kept == "sampled":
+        return Sampled(problem, bounded, size, check_count("picks", picks))
+    if not problem.zero_rows_are_silent:
+        raise ConfigurationError("history", "exact", "'sampled' for models that are not linear")
+    return Exact(problem, bounded, size)
 
 
-@dataclass(frozen=True)
-class Picks(Mechanism):
-    """Which samples are drawn: uniform numbers that protect nothing."""
-
-    @property
-    def order(self) -> Literal[1, 2]:
-        """Of no meaning here."""
-        return 2
-
-    def laws(self) -> Mapping[str, tuple[Law, tuple[int, ...]]]:
-        """One number for every pick."""
-        return {self.name: ("uniform", self.shape)}
-
-    def init(self) -> Any:
-        """Nothing to remember."""
-        return ()
-
-    def release(self, state: Any, value: jax.Array, noise: Any, grid: Any) -> tuple[jax.Array, Any]:
-        """Nothing is added to the value."""
-        return value, state
-
-    def loss(self, sensitivity: Sensitivity, scales: Mapping[str, float], position: int | None) -> Loss:
-        """Without bound."""
-        return Pure(math.inf)
-
-    def scales(self, sensitivity: Sensitivity, budget: Budget) -> dict[str, float]:
-        """Those of the uniform law."""
-        return {self.name: 1.0}
-
-
-def least_squares_sums(problem: Problem, label_bound: float | None) -> Statistics:
-    """Exact statistics for least squares.
-
-    >>> from gossamer.sets import L2Ball
-    >>> least_squares_sums(LeastSquares(2, feature_bound=1.0, domain=L2Ball(2.0)), 3.0).slope
-    2.0
-    """
-    if not isinstance(problem, LeastSquares):
-        hint = "only its gradient is linear in two sums: use history='polynomial' for logistic regression, or 'exact'"
-        raise ConfigurationError("history", "statistics", "least squares", hint)
-    if label_bound is None:
-        raise ConfigurationError("label_bound", None, "a positive number", "labels are clipped to it on arrival")
-    return _summable(Statistics(_bounded(problem), None, 2.0, 2.0, check_bound("label_bound", label_bound)))
-
-
-def logistic_sums(problem: Problem) -> Statistics:
-    """Statistics for logistic regression with the linear slope nearest to the sigmoid on all possible scores.
-
-    >>> from gossamer.sets import L2Ball
-    >>> sums = logistic_sums(Logistic(2, feature_bound=1.0, domain=L2Ball(2.0)))
-    >>> round(sums.slope, 3), round(slope_error(2.0)[1], 3)
-    (0.204, 0.027)
-    """
-    if not isinstance(problem, Logistic):
-        raise ConfigurationError("history", "polynomial", "logistic regression")
-    bound = _bounded(problem).feature_bound
-    assert bound is not None
-    return _summable(Statistics(problem, None, slope_error(bound * problem.domain.radius)[0], 0.5, 1.0))
-
-
-def slope_error(largest: float) -> tuple[float, float]:
-    """The b for which 1/2 + b s is nearest to the sigmoid of s, |s| <= largest, and how far it is at most.
-
-    sigmoid(s) - 1/2 is concave for s > 0 and starts at 0, so the best line through 0 has equal errors with opposite
-    signs at `largest` and where the sigmoid is as steep as the line.
-
-    >>> import numpy as np
-    >>> slope, error = slope_error(3.0)
-    >>> s = np.linspace(-3, 3, 10001)
-    >>> bool(abs(np.abs(1 / (1 + np.exp(-s)) - 0.5 - slope * s).max() - error) < 1e-6)
-    True
-    """
-    if not math.isfinite(largest):
-        hint = "no line is near the sigmoid everywhere: give the problem a feature_bound and a bounded domain"
-        raise ConfigurationError("history", "polynomial", "bounded scores", hint)
-    low, high = 0.0, 0.25
-
-    def gap(slope: float) -> float:
-        steep = 2 * math.acosh(max(1.0, 0.5 / math.sqrt(slope))) if slope < 0.25 else 0.0
-        inside = 0.5 * math.tanh(min(steep, largest) / 2) - slope * min(steep, largest)
-        return inside - (slope * largest - 0.5 * math.tanh(largest / 2))
-
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if gap(middle) > 0 else (low, middle)
-    return high, high * largest - 0.5 * math.tanh(largest / 2)
-
-
-def _at_least_one(rows: jax.Array) -> jax.Array:
+def at_least_one(rows: jax.Array) -> jax.Array:
+    """What a sum of so many rows is divided by."""
     return jnp.maximum(rows, 1).astype(jnp.float32)
-
-
-def _bounded(problem: Problem) -> Problem:
-    if problem.feature_bound is None or not math.isfinite(problem.domain.radius):
-        allowed = "a problem with a feature_bound and a bounded domain"
-        raise ConfigurationError("problem", problem, allowed, "its largest gradient follows from them")
-    return problem
 
 
 def norm_share(problem: Problem) -> float:
     """By how much float32 may leave features longer than their bound: 1 and a little.
 
+    >>> from gossamer.problems import Logistic
     >>> 1 < norm_share(Logistic(3, feature_bound=1.0)) < 1 + 2**-15
     True
     """
     return Clip(l2=1.0).sensitivity(Unit.SAMPLE, math.prod(problem.feature_shape)).l2 / 2
-
-
-def _summable(sums: Statistics) -> Statistics:
-    """Refuse bounds with which sums of as many samples as are counted could leave float32."""
-    if sums.largest_gradient * COUNTED > 1e38:
-        given, allowed = f"gradients of up to {sums.largest_gradient:.3g}", f"at most {1e38 / COUNTED:.3g}"
-        raise ConfigurationError("problem", given, allowed, "give a smaller feature_bound, label_bound or domain")
-    return sums
-
-
-def zero_rows_are_silent(problem: Problem) -> bool:
-    """Whether a sample without features has no gradient, so that empty places of a buffer do no harm.
-
-    >>> zero_rows_are_silent(Logistic(3))
-    True
-    """
-    return isinstance(problem, ScalarLink | Softmax)

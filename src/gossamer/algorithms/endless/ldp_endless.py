@@ -22,60 +22,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gossamer.algorithms.authoring import (
-    Calibration,
-    Delayed,
-    Growth,
-    Share,
-    Shifted,
-    require_averaging,
-    require_one_bound,
-)
+from gossamer.algorithms.authoring import Calibration, Delayed, Growth, Share, Shifted, require_averaging
 from gossamer.algorithms.endless import hidden
-from gossamer.algorithms.endless.fading import Fading, Rounding, Trace, Views
-from gossamer.algorithms.endless.history import (
-    COUNTED,
-    PICKS,
-    Exact,
-    History,
-    Picks,
-    Sampled,
-    Statistics,
-    least_squares_sums,
-    logistic_sums,
-    norm_share,
-    zero_rows_are_silent,
-)
-from gossamer.algorithms.endless.theorems import Setting
+from gossamer.algorithms.endless.fading import Fading, Trace
+from gossamer.algorithms.endless.history import COUNTED, PICKS, History, Kept, Sampled, buffer_of
+from gossamer.algorithms.endless.sums import sums_of
+from gossamer.algorithms.endless.theorems import Theorems
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Every, Learner, Now, Phases, Public, Rate, Segment
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated
-from gossamer.privacy import (
-    Assumption,
-    Budget,
-    Clip,
-    Guarantee,
-    NoiseSpec,
-    Unit,
-    budgets_of,
-    declared,
-    no_guarantee,
-)
+from gossamer.mechanisms.picks import Picks
+from gossamer.mechanisms.views import Views
+from gossamer.privacy import Assumption, Budget, Clip, Guarantee, NoiseSpec, Unit, budgets_of, declared, no_guarantee
 from gossamer.problems import Block, Problem
 from gossamer.spec import kind
 from gossamer.topology import FixedTopology, Topology
 from gossamer.topology.time_varying import FailingLinks
 
 Noise = Literal["laplace", "gaussian"]
-Kept = Literal["exact", "statistics", "polynomial", "sampled"]
-Publish = Literal["averaged", "noised", "raw"]
+Publish = Literal["averaged", "last", "raw"]
 Start = Literal["public", "noised"]
 _NAME = "parameters"
 _PICKS, _AVERAGING, _DELTA = 32, 3, 1e-5  # defaults of options that not every setting uses
 _BEFORE = {"step": 0.0, "coupling": 0.0, "time": 1.0, "share": 0.0}  # at an exchange before the first sample
-
-
 _FADES = "a sample's trace in the parameters fades as the recursion says that the noise is scaled for"
 
 
@@ -182,7 +152,7 @@ class Averaging(Endless):
 
 
 @dataclass(frozen=True)
-class Noised(Endless):
+class Last(Endless):
     """Plays what it sent last."""
 
     released = frozenset({"y"})
@@ -208,13 +178,13 @@ def ldp_endless(
     problem: Problem,
     topology: Topology,
     *,
-    budgets: Budget | Sequence[Budget] | None = None,
+    budget: Budget | Sequence[Budget] | None = None,
     sigma: float | Sequence[float] | None = None,
     growth: float | Sequence[float] = 0.1,
     clip: float | Clip | None = None,
     horizon: int | None = None,
     buffer: int | None = None,
-    batch: int = 1,
+    steps_per_exchange: int = 1,
     step: Rate | None = None,
     coupling: Rate | None = None,
     delay: int = 0,
@@ -235,13 +205,13 @@ def ldp_endless(
         problem: loss and decision set.
         topology: who hears whom: fixed, or with links that fail; symmetric doubly stochastic weights. The paper's w_ij
             are the weights of others.
-        budgets: for the whole horizon, one for all learners or one for each; the noise follows from it.
+        budget: for the whole horizon, one for all learners or one for each; the noise follows from it.
         sigma: the standard deviation of the noise at t = 0 instead, for all or for each; the budget follows from it.
         growth: varsigma, for all or for each: noise grows like (t+1)^varsigma.
         clip: what each sample's gradient is clipped to in Euclidean norm; not for sums.
         horizon: samples that each learner will see at most; None: as many as it can keep, or count: 2,147,483,647.
         buffer: samples that a learner can keep, by default as many as the horizon; a run that does not fit is refused.
-        batch: samples between two exchanges.
+        steps_per_exchange: samples that a learner keeps between two exchanges.
         step: lambda_t, by default 1 / (t+1)^0.77.
         coupling: gamma_t, by default 1 / (t+1)^0.65.
         delay: exchanges in which samples are only gathered. A first sample alone would move theta by lambda_0 C.
@@ -254,7 +224,7 @@ def ldp_endless(
         picks: samples drawn for a gradient with history="sampled".
         label_bound: labels are clipped to this with history="statistics".
         smoothness: L of a sample's loss where the problem does not know it (heuristic).
-        publish: "averaged": an average of all y. "noised": the last y. "raw": theta itself, without any guarantee.
+        publish: "averaged": an average of all y. "last": the last y. "raw": theta itself, without any guarantee.
         averaging: the weight of y(t) in the average grows like t^averaging.
         delta: at which the budget of a given sigma is stated where noise is Gaussian.
         calibration: "tight", or "published": the noise of Theorem 5(i), for a finite horizon.
@@ -262,7 +232,7 @@ def ldp_endless(
     >>> from gossamer import problems, sets, topology
     >>> problem = problems.Logistic(4, feature_bound=1.0, domain=sets.L2Ball(10.0))
     >>> options = {"clip": 1.0, "horizon": 2000, "noise": "gaussian", "growth": 0.0}
-    >>> print(ldp_endless(problem, topology.ring(5), budgets=Budget(2.0, 1e-5), **options).describe())
+    >>> print(ldp_endless(problem, topology.ring(5), budget=Budget(2.0, 1e-5), **options).describe())
     ldp_endless on ring(5)
       step: 1 / t^0.77 at exchange t
       coupling: 1 / t^0.65 at exchange t
@@ -284,50 +254,47 @@ def ldp_endless(
         ("calibration", calibration, Calibration),
     ):
         check_choice(field, given, choices)
-    _require_used(picks, history, averaging, publish, delta, given_sigma=sigma is not None and noise == "gaussian")
+    idle = "it has no effect here"
+    for field, value, usual, used, needs in (
+        ("picks", picks, _PICKS, history == "sampled", "history='sampled'"),
+        ("label_bound", label_bound, None, history == "statistics", "history='statistics'"),
+        ("averaging", averaging, _AVERAGING, publish == "averaged", "publish='averaged'"),
+        ("delta", delta, _DELTA, sigma is not None and noise == "gaussian", "sigma is given and noise='gaussian'"),
+    ):
+        if value != usual and not used:
+            raise ConfigurationError(field, value, f"{usual} unless {needs}", idle)
     network = _network(topology)
     n, rate, pull = topology.learners, step or Rate(1.0, 0.77), coupling or Rate(1.0, 0.65)
     for name, falling in (("step", rate), ("coupling", pull)):
         if not isinstance(falling, Rate) or falling.delay:
             raise ConfigurationError(name, falling, "a Rate without a delay", "give delay=... for both")
-    if check_count("batch", batch) > 1 and calibration == "published":
-        raise ConfigurationError("batch", batch, "1 with calibration='published'", "(19) counts every gradient in full")
+    rows = check_count("steps_per_exchange", steps_per_exchange)
+    if rows > 1 and calibration == "published":
+        hint = "(19) counts every gradient in full"
+        raise ConfigurationError("steps_per_exchange", rows, "1 with calibration='published'", hint)
     early = int(start == "noised")
     if horizon is not None:
-        check_count("horizon", horizon, least=batch, most=COUNTED - early)
-    size = horizon if buffer is None else check_count("buffer", buffer, least=batch)
-    kept = _history(problem, history, clip, size, picks, label_bound)
-    room = kept.size if isinstance(kept, Exact) else COUNTED - early
+        check_count("horizon", horizon, least=rows, most=COUNTED - early)
+    size = horizon if buffer is None else check_count("buffer", buffer, least=rows)
+    kept: History
+    if history in ("statistics", "polynomial"):
+        kept, room = sums_of(problem, history, clip, label_bound), COUNTED - early
+    else:
+        kept = buffer_of(problem, history, clip, size, picks)
+        room = kept.size
     horizon = room if horizon is None else horizon
-    rounds = horizon // batch
+    rounds = horizon // rows
     if check_count("delay", delay, least=0) >= rounds:
         raise ConfigurationError("delay", delay, f"fewer exchanges than the horizon has, {rounds:,}")
     growths = tuple(check_positive("growth", one, zero=True) for one in _each("growth", growth, n))
-    trusted, constants = _constants(problem, kept, smoothness, batch, rounds)
     own = tuple(float(one) for one in network.sparse().diagonal())
+    constants = kept.constants(smoothness, rounds, rows)
     fadings = [Fading(rate, pull, weight=1 - weight, delay=delay, **constants) for weight in own]
-    lacking = {
-        "links fail": isinstance(topology, FailingLinks),
-        "gradients use a part of the samples": isinstance(kept, Sampled),
-        "updates begin after a delay": delay > 0,
-        "noise is not Laplace": noise != "laplace",
-    }
-    theory = Setting.of(
-        network,
-        growths=growths,
-        step=rate,
-        coupling=pull,
-        smoothness=constants["smoothness"],
-        strong_convexity=constants["strong_convexity"] if constants["convex"] else None,
-        gradient=constants["change"] * batch / 2,
-        bounded=math.isfinite(problem.domain.radius),
-        others=tuple(said for said, true in lacking.items() if true),
-    )
     # A first message without data is counted like one more at the end. Message e then holds theta(e-1) with noise that
     # grew to e^growth and costs Phi_{e-1} / e^growth, the term before the one counted for it: no sum of first terms is
     # below what it stands for.
     mechanism = Views((problem.dim,), horizon=rounds + early, law=noise, name=_NAME)
-    release = _calibrated(mechanism, fadings, growths, rounds, budgets, sigma, calibration, delta)
+    release = _calibrated(mechanism, fadings, growths, rounds, budget, sigma, calibration, delta)
     public: dict[str, Public] = {
         "step": Delayed(rate, delay),
         "coupling": Delayed(pull, delay),
@@ -336,17 +303,18 @@ def ldp_endless(
     }
     if early:
         public = {name: Shifted(schedule, _BEFORE[name]) for name, schedule in public.items()}
-    makes: dict[Publish, type[Endless]] = {"averaged": Averaging, "noised": Noised, "raw": Raw}
+    makes: dict[Publish, type[Endless]] = {"averaged": Averaging, "last": Last, "raw": Raw}
+    picking = (Picks((picks,), name=PICKS).at_scale(picks=1.0),) if isinstance(kept, Sampled) else ()
     return Algorithm(
         name="ldp_endless",
         problem=problem,
         topology=topology,
         learner=makes[publish](problem, kept, mechanism, own, growths),
-        guarantee=_promise(release, kept, trusted, horizon, publish),
-        schedule=Phases((Segment(1, 0), Segment(COUNTED, batch))) if early else Every(batch),
+        guarantee=_promise(release, kept, horizon, publish),
+        schedule=Phases((Segment(1, 0), Segment(COUNTED, rows))) if early else Every(rows),
         public=public,
-        releases=(release, *_picking(kept)),
-        capacity=room // batch + early,
+        releases=(release, *picking),
+        capacity=room // rows + early,
         parameters={
             "step": str(rate),
             "coupling": str(pull),
@@ -356,20 +324,9 @@ def ldp_endless(
             "noise": f"{noise}, growing like t^{_range(growths)}, {calibration}",
             "publish": publish,
             **({"start": start} if early else {}),
-            "theorems": theory.summary(),
+            "theorems": Theorems.about(topology, network, kept, fadings[0], growths, noise).summary(),
         },
     )
-
-
-def _require_used(picks: int, history: Kept, averaging: int, publish: Publish, delta: float, given_sigma: bool) -> None:
-    """Refuse options that change nothing."""
-    for field, given, default, used, needs in (
-        ("picks", picks, _PICKS, history == "sampled", "history='sampled'"),
-        ("averaging", averaging, _AVERAGING, publish == "averaged", "publish='averaged'"),
-        ("delta", delta, _DELTA, given_sigma, "sigma is given and noise='gaussian'"),
-    ):
-        if given != default and not used:
-            raise ConfigurationError(field, given, f"{default:g} unless {needs}", "it has no effect here")
 
 
 def _network(topology: Topology) -> FixedTopology:
@@ -383,82 +340,19 @@ def _network(topology: Topology) -> FixedTopology:
     return base
 
 
-def _history(
-    problem: Problem,
-    history: Kept,
-    clip: float | Clip | None,
-    size: int | None,
-    picks: int,
-    label_bound: float | None,
-) -> History:
-    if label_bound is not None and history != "statistics":
-        raise ConfigurationError("label_bound", label_bound, "None unless history='statistics'")
-    if history in ("statistics", "polynomial"):
-        if clip is not None:
-            hint = "sums do not know single samples: features and labels are clipped on arrival"
-            raise ConfigurationError("clip", clip, f"None with history={history!r}", hint)
-        return logistic_sums(problem) if history == "polynomial" else least_squares_sums(problem, label_bound)
-    bounded = Clip.of(clip)
-    require_one_bound(bounded)
-    if size is None:
-        hint = "all samples are kept; 'statistics' and 'polynomial' need constant memory"
-        raise ConfigurationError("buffer", None, f"a number of samples with history={history!r}", hint)
-    if history == "sampled":
-        return Sampled(problem, bounded, size, check_count("picks", picks))
-    if not zero_rows_are_silent(problem):
-        raise ConfigurationError("history", "exact", "'sampled' for models that are not linear")
-    return Exact(problem, bounded, size)
-
-
-def _constants(
-    problem: Problem, kept: History, smoothness: float | None, batch: int, rounds: int
-) -> tuple[str, dict[str, Any]]:
-    """Why the losses are believed to be smooth (empty: nothing says so), and what the recursion needs to know."""
-    known: float | None
-    if isinstance(kept, Statistics):
-        known, convex = kept.smoothness, True
-    else:
-        assert kept.clip is not None
-        known = problem.smoothness
-        never = problem.lipschitz is not None and problem.lipschitz <= kept.clip.norm
-        # A clipped slope of one inner product still grows with it; a clipped vector need not be a gradient.
-        convex = problem.strong_convexity is not None and (problem.scalar_link or never)
-    if smoothness is not None and known is not None:
-        raise ConfigurationError("smoothness", smoothness, f"None: the problem knows it, {known:g}")
-    trusted = "gossamer.problems: feature_bound" if known is not None else ""
-    known = smoothness if known is None else known
-    if known is None:
-        hint = (
-            "without it nothing bounds what a sample leaves behind: give the problem a feature_bound, or a smoothness"
-        )
-        raise PrivacyError.of("smoothness", None, "a smooth loss", hint)
-    curvature, largest = (known - problem.l2) * norm_share(problem) ** 2, kept.largest_gradient
-    rounding = Rounding()
-    if hidden.counted(problem.domain):
-        error = kept.error(curvature, rounds, batch)
-        rounding = hidden.rounding(problem.domain, problem.dim, problem.l2, largest, error)
-    return trusted, {
-        "change": 2 * largest / batch,
-        "smoothness": problem.l2 + curvature,
-        "strong_convexity": problem.l2,
-        "convex": convex,
-        "rounding": rounding,
-    }
-
-
 def _calibrated(
     mechanism: Views,
     fadings: Sequence[Fading],
     growths: Sequence[float],
     rounds: int,
-    budgets: Budget | Sequence[Budget] | None,
+    budget: Budget | Sequence[Budget] | None,
     sigma: float | Sequence[float] | None,
     calibration: Calibration,
     delta: float,
 ) -> Calibrated[Views]:
-    """Noise for the budgets, or the budgets of the noise: exactly one is given."""
-    if (budgets is None) == (sigma is None):
-        raise PrivacyError.of("budgets", budgets, "either budgets or sigma", "the other follows from it")
+    """Noise for the budget, or the budget of the noise: exactly one is given."""
+    if (budget is None) == (sigma is None):
+        raise PrivacyError.of("budget", budget, "either budget or sigma", "the other follows from it")
     order, size, learners = mechanism.order, mechanism.shape[0], len(fadings)
     traces = [Trace.of_views(f, s, size, order, mechanism.horizon) for f, s in zip(fadings, growths, strict=True)]
     if sigma is not None:
@@ -470,8 +364,8 @@ def _calibrated(
         if mechanism.law == "gaussian" and not 0 < delta < 1:
             raise PrivacyError.of("delta", delta, "a number between 0 and 1 with Gaussian noise")
         return replace(mechanism.at_scale(traces, **{_NAME: chosen}), deltas=(stated,) * learners)
-    assert budgets is not None
-    given = budgets_of(budgets, learners)
+    assert budget is not None
+    given = budgets_of(budget, learners)
     if calibration == "tight":
         return mechanism.calibrate(traces, given)
     if mechanism.law != "laplace":
@@ -484,17 +378,11 @@ def _calibrated(
     return mechanism.at_scale(traces, **{_NAME: chosen})
 
 
-def _promise(release: Calibrated[Views], kept: History, trusted: str, horizon: int, publish: Publish) -> Guarantee:
+def _promise(release: Calibrated[Views], kept: History, horizon: int, publish: Publish) -> Guarantee:
     if publish == "raw":
         return no_guarantee("the parameters themselves are played, and the messages tell everything else about them")
-    clipped = (
-        Assumption("features and labels are clipped on arrival", "gossamer.algorithms.endless.history.Statistics.add")
-        if isinstance(kept, Statistics)
-        else Assumption(
-            f"every sample's gradient is clipped: {kept.clip}", "gossamer.problems.Problem.clipped_data_gradient_sum"
-        )
-    )
-    smooth = Assumption("losses are smooth", trusted)
+    known = kept.smoothness is not None
+    smooth = Assumption("losses are smooth", "gossamer.problems: feature_bound" if known else "")
     whole = Assumption(
         "a gradient is the mean over all samples",
         "" if isinstance(kept, Sampled) else "gossamer.algorithms.endless.history",
@@ -516,18 +404,9 @@ def _promise(release: Calibrated[Views], kept: History, trusted: str, horizon: i
         observer="peers",
         horizon=horizon,
         repeats="group",
-        assumptions=(
-            clipped,
-            smooth,
-            whole,
-            rounded,
-        ),
+        assumptions=(kept.bounded, smooth, whole, rounded),
         proof="docs/algorithms/ldp_endless.md",
     )
-
-
-def _picking(kept: History) -> tuple[Calibrated[Any], ...]:
-    return (Picks((kept.picks,), name=PICKS).at_scale(picks=1.0),) if isinstance(kept, Sampled) else ()
 
 
 def _each(field: str, given: float | Sequence[float], learners: int) -> tuple[float, ...]:

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gossamer.algorithms.endless.fading import Fading
+from gossamer.algorithms.endless.history import History, Sampled
 from gossamer.core import Rate
-from gossamer.topology import Topology
+from gossamer.topology import FixedTopology, Topology
 
 
 @dataclass(frozen=True)
-class Setting:
-    """The constants of the theorems.
+class Theorems:
+    """Theorems 1 to 5 with their constants.
 
     Attributes:
         step: lambda_0 and v.
@@ -36,7 +38,7 @@ class Setting:
     >>> cycle = np.eye(5) * 0.4 + 0.3 * (np.roll(np.eye(5), 1, 0) + np.roll(np.eye(5), -1, 0))
     >>> steps = {"step": Rate(1.0, 0.77), "coupling": Rate(1.0, 0.65), "growths": [0.11]}
     >>> losses = {"smoothness": 5.25, "strong_convexity": 0.1, "gradient": 1.0}
-    >>> paper = Setting.of(topology.ring(5, weights=cycle), **steps, **losses)
+    >>> paper = Theorems.of(topology.ring(5, weights=cycle), **steps, **losses)
     >>> paper.violations()[1][0]
     'gamma_0 = 1 is above 1 / (-3 delta_m) = 0.3071'
     >>> len(paper.violations()[5]), paper.violations()[3], round(paper.rate(3), 2)
@@ -55,11 +57,40 @@ class Setting:
     others: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, topology: Topology, *, growths: Sequence[float], **constants: object) -> Setting:
+    def of(cls, topology: Topology, *, growths: Sequence[float], **constants: object) -> Theorems:
         """With the eigenvalues of a fixed network."""
         values = np.sort(np.linalg.eigvalsh(topology.matrix())) - 1
         second = min(0.0, float(np.round(values[-2], 12))) if len(values) > 1 else -1.0
         return cls(growths=tuple(growths), delta_2=second, delta_m=float(values[0]), **constants)  # type: ignore[arg-type]
+
+    @classmethod
+    def about(
+        cls,
+        topology: Topology,
+        network: FixedTopology,
+        kept: History,
+        fading: Fading,
+        growths: Sequence[float],
+        noise: str,
+    ) -> Theorems:
+        """For a run of `ldp_endless` on a network, of which `network` is what there is while no link fails."""
+        lacking = {
+            "links fail": topology is not network,
+            "gradients use a part of the samples": isinstance(kept, Sampled),
+            "updates begin after a delay": fading.delay > 0,
+            "noise is not Laplace": noise != "laplace",
+        }
+        return cls.of(
+            network,
+            growths=growths,
+            step=fading.step,
+            coupling=fading.coupling,
+            smoothness=fading.smoothness,
+            strong_convexity=fading.strong_convexity if fading.convex else None,
+            gradient=kept.largest_gradient,
+            bounded=math.isfinite(kept.problem.domain.radius),
+            others=tuple(said for said, true in lacking.items() if true),
+        )
 
     def violations(self) -> Mapping[int, list[str]]:
         """For each theorem the conditions that do not hold, in words; none: it applies."""

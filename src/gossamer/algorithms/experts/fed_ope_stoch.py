@@ -30,7 +30,6 @@ import jax
 import jax.numpy as jnp
 
 from gossamer.algorithms.authoring import Calibration, Table
-from gossamer.algorithms.endless.history import Picks
 from gossamer.algorithms.experts.clients import clients_of, experts_of
 from gossamer.algorithms.experts.frank_wolfe_noise import BITS, Noise, Release, TreeNoise, Trust, local_noise
 from gossamer.algorithms.experts.totals import CAP, relative
@@ -38,6 +37,7 @@ from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Federation, Learner, Now, Phases, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, Independent, pairs
+from gossamer.mechanisms.picks import Picks
 from gossamer.mechanisms.selection import Selection
 from gossamer.privacy import Assumption, Budget, Guarantee, NoiseSpec, Unit, declared
 from gossamer.problems import Block, Experts, Problem

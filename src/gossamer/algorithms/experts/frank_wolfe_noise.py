@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import Any, Literal
 
 from gossamer.algorithms.authoring import Calibration
-from gossamer.algorithms.endless.fading import Views
 from gossamer.algorithms.experts.frank_wolfe_trees import Leaf, leaves_of
 from gossamer.algorithms.experts.totals import CAP, ROUNDED
 from gossamer.checks import check_choice
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, NoisyMax, SharedFlip, Spread
 from gossamer.mechanisms.selection import Selection
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import Budget, Sensitivity
 from gossamer.problems import Experts, Linear, Problem
 

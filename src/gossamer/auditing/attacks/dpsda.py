@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 
 from gossamer import problems, streams, topology
 from gossamer.algorithms import dpsda_c, dpsda_ps
-from gossamer.algorithms.coordinates.dual_averaging import NAME, DualAveraging, Releaked, TightDual
+from gossamer.algorithms.coordinates.dual_averaging import NAME, DualAveraging, TightDual
 from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP
 from gossamer.auditing.views import Statistic, View, log_ratio
 from gossamer.core import Algorithm
+from gossamer.mechanisms.releaked import Releaked
 from gossamer.privacy import Budget, Gaussian, Sensitivity
 from gossamer.problems import Block
 from gossamer.streams import Stream

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from gossamer import problems, sets, topology
 from gossamer.algorithms import dsgd, ldp_endless, pdop
-from gossamer.algorithms.endless.fading import Fading, Trace, Views
+from gossamer.algorithms.endless.fading import Fading, Trace
 from gossamer.algorithms.endless.ldp_endless import Averaging, Endless, Noise, State
 from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN
 from gossamer.auditing.views import Statistic, View, log_ratio
 from gossamer.core import Algorithm, Every, Now, Rate
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import Budget, Gaussian, Law
 from gossamer.problems import Block
 from gossamer.streams import Stream, smooth_cycle_logistic
@@ -49,12 +50,12 @@ def hidden(algorithm: Algorithm, stream: Stream, messages: Any, learner: int) ->
     """
     assert isinstance(algorithm.topology, Topology)
     assert isinstance(algorithm.learner, Endless)
-    said, batch = jnp.asarray(messages, jnp.float32), _batch(algorithm)
+    said, rows = jnp.asarray(messages, jnp.float32), _rows(algorithm)
     exchanges = np.arange(said.shape[1])
     constant, _ = algorithm.mixing.prepare(algorithm.topology, exchanges)
     heard = jax.vmap(jax.vmap(lambda each: algorithm.mixing.mix(constant, {}, each)[learner]))(said)
-    read = stream.read(0, len(exchanges) * batch)
-    blocks = Block(*(leaf[:, learner].reshape(len(exchanges), batch, *leaf.shape[2:]) for leaf in read))
+    read = stream.read(0, len(exchanges) * rows)
+    blocks = Block(*(leaf[:, learner].reshape(len(exchanges), rows, *leaf.shape[2:]) for leaf in read))
     public = {name: values(exchanges + 1).astype(np.float32) for name, values in algorithm.public.items()}
     return np.asarray(
         _replayed(algorithm.learner, jnp.asarray(learner), blocks, public, said[:, :, learner], heard), np.float64
@@ -86,7 +87,7 @@ def _scales(algorithm: Algorithm, learner: int, exchanges: int) -> Floats:
     return algorithm.scales_of("parameters")[learner].value * np.arange(2.0, exchanges + 2) ** growth
 
 
-def _batch(algorithm: Algorithm) -> int:
+def _rows(algorithm: Algorithm) -> int:
     assert isinstance(algorithm.schedule, Every)
     return algorithm.schedule.block
 
@@ -124,7 +125,7 @@ def exact_loss(algorithm: Algorithm, pair: Pair, learner: int) -> float:
     """
     length = pair[0].length
     assert length is not None
-    exchanges = length // _batch(algorithm)
+    exchanges = length // _rows(algorithm)
     silence = np.zeros((1, exchanges, algorithm.learners, algorithm.problem.dim))
     ours, theirs = (hidden(algorithm, side, silence, learner)[0] for side in pair)
     moved = (ours - theirs) / _scales(algorithm, learner, exchanges)[:, None]
@@ -151,16 +152,16 @@ def _attacked(algorithm: Algorithm, pair: Pair, learner: int = 0, **options: Any
 
 
 def first_sample(
-    law: Noise, *, horizon: int, steps: int | None = None, learner: int = 0, budgets: Any = None, **options: Any
+    law: Noise, *, horizon: int, steps: int | None = None, learner: int = 0, budget: Any = None, **options: Any
 ) -> Case:
     """Two learners, linear losses: the first gradient of one of them is 1 or -1.
 
     >>> round(first_sample("laplace", horizon=3, delay=1).supremum, 3)
     1.0
     """
-    length, given = steps or horizon, BUDGETS[law] if budgets is None else budgets
+    length, given = steps or horizon, BUDGETS[law] if budget is None else budget
     settings: dict[str, Any] = {"clip": CLIP, "horizon": horizon, "buffer": length, "noise": law} | options
-    algorithm = ldp_endless(_linear(10.0), PAIR, budgets=given, **settings)
+    algorithm = ldp_endless(_linear(10.0), PAIR, budget=given, **settings)
     return _attacked(algorithm, _one_changed(length, learner), learner)
 
 
@@ -188,7 +189,7 @@ def flipped_label(law: Noise) -> Case:
     """
     learner, steps = 2, 2
     problem = problems.Logistic(5, feature_bound=1.0, domain=sets.L2Ball(100.0))
-    algorithm = ldp_endless(problem, topology.ring(5), budgets=BUDGETS[law], clip=CLIP, horizon=steps, noise=law)
+    algorithm = ldp_endless(problem, topology.ring(5), budget=BUDGETS[law], clip=CLIP, horizon=steps, noise=law)
     x, y = smooth_cycle_logistic(5, 5, seed=0).read(0, steps)
     flipped = y.copy()
     flipped[0, learner] = 1 - y[0, learner]
@@ -208,7 +209,7 @@ def moved_target() -> Case:
     algorithm = ldp_endless(
         problem,
         topology.ring(5),
-        budgets=Budget(2.0, 0.1),
+        budget=Budget(2.0, 0.1),
         horizon=steps,
         step=Rate(0.5, 0.77),
         delay=2,
@@ -264,7 +265,7 @@ def active_neighbour(radius: float = HUGE) -> Case:
         "growth": 0.0,
         "coupling": Rate(0.5, 0.0),
     }
-    algorithm = ldp_endless(_linear(radius), PAIR, budgets=Budget(1.0, 1e-5), **options)
+    algorithm = ldp_endless(_linear(radius), PAIR, budget=Budget(1.0, 1e-5), **options)
     made = algorithm.learner
     assert isinstance(made, Averaging)
     fields = {name: getattr(made, name) for name in ("problem", "history", "mechanism", "own", "growths")}
@@ -397,7 +398,7 @@ ATTACKS: tuple[Attack, ...] = (
     _first("first sample", "the noise of three views", "laplace", horizon=3),
     _first("first sample", "the noise of three views", "gaussian", horizon=3, growth=0.0),
     *(
-        _first(f"own budget {budget.epsilon:g}", "one learner's noise", "laplace", horizon=2, learner=i, budgets=OWN)
+        _first(f"own budget {budget.epsilon:g}", "one learner's noise", "laplace", horizon=2, learner=i, budget=OWN)
         for i, budget in enumerate(OWN)
     ),
     _first("own growth", "one learner's noise", "gaussian", horizon=3, learner=1, growth=(0.3, 0.0)),

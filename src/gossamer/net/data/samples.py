@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.algorithms.endless.history import zero_rows_are_silent
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.problems import Block, Problem
 from gossamer.streams.base import Array, as_single
@@ -29,7 +28,7 @@ def block_of(problem: Problem, samples: Sequence[Sample | None], rows: int) -> B
     if len(samples) > rows:
         raise ConfigurationError("samples", len(samples), f"at most {rows}, the rows of a block")
     present = [(row, sample) for row, sample in enumerate(samples) if sample is not None]
-    if len(present) < rows and not zero_rows_are_silent(problem):
+    if len(present) < rows and not problem.zero_rows_are_silent:
         raise ConfigurationError(
             "problem",
             type(problem).__name__,

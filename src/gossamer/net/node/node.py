@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.algorithms.endless.history import zero_rows_are_silent
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
@@ -95,7 +94,7 @@ class Node:
         if ledger.promise is not None and (BLIND in ledger.promise.assumptions) != (BLIND in promise.assumptions):
             hint = "a run waits for samples from its beginning, or never"
             raise PrivacyError.of("empty", empty, "what it was when the run began", hint)
-        self._silent = zero_rows_are_silent(algorithm.problem)
+        self._silent = algorithm.problem.zero_rows_are_silent
         if empty == "silent" and not self._silent:
             hint = "in this model a sample without features has a gradient"
             raise ConfigurationError("empty", empty, "'wait' (which shows when samples come)", hint)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import algorithms, data, problems, topology
-from gossamer.algorithms.coordinates.dpsda import Aggregation
 from gossamer.core import Algorithm, Rate
 from gossamer.errors import DataError
+from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.problems import Block, Problem

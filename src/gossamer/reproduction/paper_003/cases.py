@@ -14,9 +14,11 @@ import numpy as np
 from gossamer import algorithms, data, problems, sets, streams, topology
 from gossamer.algorithms.authoring import Geometric, Growth
 from gossamer.algorithms.descent.gossip_descent import Descent, worst_sample
-from gossamer.algorithms.endless.fading import Fading, Views
+from gossamer.algorithms.endless.fading import Fading
+from gossamer.algorithms.endless.ldp_endless import Publish
 from gossamer.core import Algorithm, Public, Rate
 from gossamer.errors import DataError
+from gossamer.mechanisms.views import Views
 from gossamer.privacy import Budget, Clip, Unit, no_guarantee
 from gossamer.problems import Block, Problem
 from gossamer.streams import Stream
@@ -181,9 +183,9 @@ def _rival(
 
 
 USABLE: Mapping[str, Mapping[str, Any]] = {
-    "(2, 1e-5), Gaussian": {"budgets": Budget(2.0, 1e-5), "noise": "gaussian"},
-    "epsilon 10, Laplace": {"budgets": Budget(10.0), "noise": "laplace"},
-    "epsilon 10, Laplace, v 0.9": {"budgets": Budget(10.0), "noise": "laplace", "step": Rate(4.0, 0.9)},
+    "(2, 1e-5), Gaussian": {"budget": Budget(2.0, 1e-5), "noise": "gaussian"},
+    "epsilon 10, Laplace": {"budget": Budget(10.0), "noise": "laplace"},
+    "epsilon 10, Laplace, v 0.9": {"budget": Budget(10.0), "noise": "laplace", "step": Rate(4.0, 0.9)},
     "no noise": {"sigma": 1e-9, "noise": "gaussian"},
 }
 """Of the setting that is private and useful: two ways to be purely private, and no noise, for comparison."""
@@ -261,8 +263,7 @@ class Pictures:
         return Block(self.images.x_test[: self.tested], self.images.y_test[: self.tested])
 
 
-Publish = Literal["raw", "noised", "averaged"]
-MODELS: Mapping[Publish, str] = {"raw": "theta (not releasable)", "noised": "y", "averaged": "averaged release"}
+MODELS: Mapping[Publish, str] = {"raw": "theta (not releasable)", "last": "y", "averaged": "averaged release"}
 """Of Algorithm 1: what is shown, and whether anybody may see it."""
 
 

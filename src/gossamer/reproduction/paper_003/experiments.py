@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from gossamer.algorithms.authoring import Share
+from gossamer.algorithms.endless.ldp_endless import Publish
 from gossamer.auditing.dlg import dlg
 from gossamer.core import Algorithm
 from gossamer.errors import GossamerError
@@ -29,7 +30,6 @@ from gossamer.reproduction.paper_003.cases import (
     RIVALS,
     Mushrooms,
     Pictures,
-    Publish,
     endless,
     network_endless,
     network_rival,
@@ -123,7 +123,7 @@ def trajectories(run: Run, start: Doubles, rounds: int) -> dict[Publish, Doubles
     """
     sent = run.transcript["messages"].astype(np.float64)
     first = np.broadcast_to(start, (sent.shape[0], 1, *sent.shape[2:]))
-    return {"raw": played(run, rounds), "noised": np.concatenate([first, sent], axis=1)[:, -rounds - 1 :]}
+    return {"raw": played(run, rounds), "last": np.concatenate([first, sent], axis=1)[:, -rounds - 1 :]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +149,7 @@ class TrackingLab:
         def compute() -> Result:
             run = self._run(algorithm, stream, self.plan.rounds)
             models = trajectories(run, problem.initial_decision(), self.plan.rounds)
-            models["averaged"] = averaged(models["noised"])
+            models["averaged"] = averaged(models["last"])
             found = {name: self._measure(problem, stream, models[name][:, self.at]) for name in MODELS}
             still = np.zeros((1, len(self.at), 1, problem.dim))
             facts = {"at": self.at, "seconds": round(run.wall_time, 2)}
@@ -295,7 +295,7 @@ class UsableLab:
             options: dict[str, Any] = {"seeds": list(range(self.plan.seeds)), "measure": "local", "progress": False}
             run = simulate(algorithm, stream, self.plan.rounds, record=("decisions", "messages"), **options)
             models = trajectories(run, problem.initial_decision(), self.plan.rounds)
-            models["averaged"] = averaged(models["noised"], DELAY)
+            models["averaged"] = averaged(models["last"], DELAY)
             scores = {name: self._scores(problem, models[name][:, self.at]) for name in MODELS}
             return {"at": self.at, "scores": scores, "scale": algorithm.scales["parameters"][0].value}
 
@@ -351,7 +351,7 @@ class NetworkLab:
         Level 0: almost no noise. The attacker knows the label.
         """
         scale = max(level * BASE["Table II"], 1e-9)
-        options: dict[str, Any] = {"scale": scale, "growths": GROWTHS, "picks": 1, "publish": "noised"}
+        options: dict[str, Any] = {"scale": scale, "growths": GROWTHS, "picks": 1, "publish": "last"}
         algorithm, stream = network_endless(self.pictures.problem, 1, **options), self.pictures.stream(1)
         tries = {"steps": self.plan.attack_steps, "restarts": self.plan.attack_restarts}
         setting = _setting(algorithm, stream, [0]) | tries | {"level": level, "images": self.pictures.name}

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 
 from gossamer.algorithms.endless.fading import Fading
-from gossamer.algorithms.endless.theorems import Setting
+from gossamer.algorithms.endless.ldp_endless import Publish
+from gossamer.algorithms.endless.theorems import Theorems
 from gossamer.errors import PrivacyError
 from gossamer.problems import Problem
 from gossamer.reproduction.claims import NOT_RUN, Claim, Estimate, Finding, about, below, reaches
@@ -22,7 +23,6 @@ from gossamer.reproduction.paper_003.cases import (
     NORM,
     RIVALS,
     STEP,
-    Publish,
     circle,
     fadings,
     rival_budget,
@@ -92,7 +92,7 @@ def spent(fading: Fading, dim: int, growth: float, rounds: int | None, scale: fl
         return math.inf
 
 
-def theory(problem: Problem) -> Setting:
+def theory(problem: Problem) -> Theorems:
     """What the theorems say about figure 1.
 
     >>> from gossamer.problems import Logistic
@@ -100,7 +100,7 @@ def theory(problem: Problem) -> Setting:
     0.08
     """
     assert problem.smoothness is not None
-    return Setting.of(
+    return Theorems.of(
         circle(),
         growths=GROWTHS,
         step=STEP,

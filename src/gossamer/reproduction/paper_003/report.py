@@ -334,7 +334,7 @@ def table_2(lab: NetworkLab) -> Part:
         error = "not run" if attacked is None else _mean(attacked["error"])
         rows.append((f"x{level:g}", "paper", f"{paper[0]:g}", f"{paper[1]:g}", "", "", f"{paper[2]:g}"))
         for model, title in MODELS.items():
-            rows.append((f"x{level:g}", title, *_scores(lab.table(level, model)), error if model == "noised" else ""))
+            rows.append((f"x{level:g}", title, *_scores(lab.table(level, model)), error if model == "last" else ""))
     plain = lab.attack(0.0)
     for guess, key in (("first message", "error"), ("a guess: all black", "black")):
         rows.append(("none", guess, "", "", "", "", "not run" if plain is None else _mean(plain[key])))
