@@ -19,7 +19,7 @@ from gossamer.algorithms import fed_ope_stoch, fed_svt, shrinking_dartboard
 from gossamer.algorithms.authoring import Calibration
 from gossamer.algorithms.experts.fed_svt import Draws, SvtCalibration
 from gossamer.auditing.attacks.base import Attack, Case, samples
-from gossamer.auditing.attacks.mechanisms import _laplace_below
+from gossamer.auditing.attacks.mechanisms import first_above, laplace_below
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.views import View, log_ratio
 from gossamer.core import Algorithm
@@ -126,9 +126,8 @@ def both_leaves(dim: int, calibration: Calibration = "tight") -> Case:
         return log_ratio("laplace", scale * unit, both, 0.5, -0.5)
 
     stream, neighbour = _pair(x, -x[0])
-    return Case(
-        algorithm, stream, neighbour, score, supremum=2 * dim / (scale * unit), claimed=1.0 if published else None
-    )
+    exact = 2 * dim / (scale * unit)
+    return Case(algorithm, stream, neighbour, score, supremum=exact, claimed=1.0 if published else None)
 
 
 # --- fed_ope_stoch, central: the experts that are named.
@@ -192,7 +191,7 @@ def noisy_max(calibration: Calibration = "tight") -> Case:
 def _noisy_max_first(values: Floats) -> float:
     """The chance that value 1 is least, with Laplace noise on all."""
     x = np.linspace(-60.0, 60.0, 2**16 + 1)
-    others = np.prod([_laplace_below(values[i] - values[1] - x) for i in range(len(values)) if i != 1], axis=0)
+    others = np.prod([laplace_below(values[i] - values[1] - x) for i in range(len(values)) if i != 1], axis=0)
     return float(np.trapezoid(np.exp(-np.abs(x)) / 2 * others, x))
 
 
@@ -254,15 +253,7 @@ def _limit(algorithm: Algorithm) -> float:
 
 
 def _first_above(algorithm: Algorithm, queries: Floats) -> Floats:
-    """The chance of each query to be the first above the noisy threshold, and last the chance that none is."""
-    a, b = _scale(algorithm, "threshold"), _scale(algorithm, "query")
-    limit, z = _limit(algorithm), a * np.linspace(-40.0, 40.0, 2**14 + 1)
-    density = np.exp(-np.abs(z) / a) / (2 * a) if a else np.ones(len(z))
-    below = _laplace_below((limit + z - queries[:, None]) / b)
-    before = np.concatenate([np.ones((1, len(z))), np.cumprod(below, axis=0)])
-    above = np.concatenate([1 - below, np.ones((1, len(z)))])
-    chances = before * above
-    return np.asarray(np.trapezoid(density * chances, z, axis=1) if a else chances[:, 0], np.float64)
+    return first_above(queries - _limit(algorithm), _scale(algorithm, "threshold"), _scale(algorithm, "query"))
 
 
 def _drawn(algorithm: Algorithm, totals: Floats) -> float:
@@ -350,9 +341,8 @@ def noised_sums(law: str) -> Case:
 
     def score(view: View) -> Floats:
         rows = np.einsum("ts,rsd->rtd", matrix, np.asarray(view.messages[:, :, 0], np.float64))
-        return np.asarray(
-            log_ratio(algorithm.learner.noise["sums"].law, scale, rows, moved, 0 * moved).sum(axis=1), np.float64
-        )
+        ratios = log_ratio(algorithm.learner.noise["sums"].law, scale, rows, moved, 0 * moved)
+        return np.asarray(ratios.sum(axis=1), np.float64)
 
     stream, neighbour = _pair(np.array([[1.0, 1.0], [0.0, 0.0]]), np.zeros(2))
     size = float(np.linalg.norm(moved)) / scale

@@ -169,10 +169,15 @@ def _won(shown: NDArray[Any]) -> Floats:
 def _noisy_max_wins(gap: float, rivals: int = 9) -> float:
     """The chance of a candidate `gap` scales behind equal rivals, Laplace noise on each."""
     x = np.linspace(-40.0, 40.0, 2**17 + 1)
-    return float(np.trapezoid(np.exp(-np.abs(x)) / 2 * _laplace_below(x - gap) ** rivals, x))
+    return float(np.trapezoid(np.exp(-np.abs(x)) / 2 * laplace_below(x - gap) ** rivals, x))
 
 
-def _laplace_below(x: Floats) -> Floats:
+def laplace_below(x: Floats) -> Floats:
+    """The chance of Laplace noise of scale 1 to be below.
+
+    >>> float(laplace_below(np.float64(0.0)))
+    0.5
+    """
     tail = np.exp(-np.abs(x)) / 2
     return np.where(x < 0, tail, 1 - tail)
 
@@ -248,21 +253,30 @@ def many_below(shift: Shift) -> ReleaseCase:
         below = ~shown[:, :6].any(axis=1)
         return np.asarray(below & shown[:, 6:].all(axis=1), np.float64)
 
-    losses = np.log(_first_above(release, queries) / _first_above(release, others))
+    scales = _scale(release, "threshold"), _scale(release, "query")
+    losses = np.log(first_above(queries, *scales) / first_above(others, *scales))
     supremum = float(np.abs(losses).max())
     if shift == "constant":
         queries, others = (np.diff(each, prepend=0.0) for each in (queries, others))
     return ReleaseCase(release, queries, others, survived, supremum=supremum)
 
 
-def _first_above(release: Calibrated[AboveThreshold], queries: Floats) -> Floats:
-    """The chance of each query to be the first above the threshold, and last the chance that none is."""
-    a, b = _scale(release, "threshold"), _scale(release, "query")
-    z = a * np.linspace(-40.0, 40.0, 2**17 + 1)
-    below = _laplace_below((z - queries[:, None]) / b)
+def first_above(queries: Floats, threshold: float, query: float) -> Floats:
+    """The chance of each query to be the first above a threshold of 0, and last the chance that none is.
+
+    Args:
+        queries: one after the other.
+        threshold: the scale of the threshold's noise; 0 for none.
+        query: the scale of each query's noise.
+
+    >>> first_above(np.zeros(2), 0.0, 1.0).round(3)
+    array([0.5 , 0.25, 0.25])
+    """
+    z = np.linspace(-40.0, 40.0, 2**17 + 1)
+    below = laplace_below((threshold * z - queries[:, None]) / query)
     before = np.concatenate([np.ones((1, len(z))), np.cumprod(below, axis=0)])
     above = np.concatenate([1 - below, np.ones((1, len(z)))])
-    return np.asarray(np.trapezoid(np.exp(-np.abs(z) / a) / (2 * a) * before * above, z, axis=1), np.float64)
+    return np.asarray(np.trapezoid(np.exp(-np.abs(z)) / 2 * before * above, z, axis=1), np.float64)
 
 
 ADDITIVE: tuple[AdditiveLaw, ...] = get_args(AdditiveLaw)
