@@ -44,6 +44,7 @@ def test_everything_public_is_there() -> None:
     assert set(gossamer.__all__) <= set(names)
     assert set(gossamer.__all__) <= set(dir(gossamer))
     assert names["Budget"] is gossamer.privacy.Budget
+    assert (names["Block"], names["Every"]) == (gossamer.problems.Block, gossamer.core.Every)
     with pytest.raises(AttributeError, match="no attribute 'Budgets'"):
         _ = gossamer.Budgets
     with pytest.raises(ImportError):

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gossamer import algorithms, data, mechanisms, metrics, problems, sets, streams, topology
     from gossamer.auditing.audit import Audit, audit
-    from gossamer.core import Algorithm, Rate
+    from gossamer.core import Algorithm, Every, Federation, Rate
     from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
     from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
+    from gossamer.problems import Block
     from gossamer.simulation import Run, simulate
 
 __version__ = "0.1.0"
@@ -16,11 +17,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Algorithm",
     "Audit",
+    "Block",
     "Budget",
     "Clip",
     "ConfigurationError",
     "DataError",
+    "Every",
     "FastNoise",
+    "Federation",
     "GossamerError",
     "Guarantee",
     "NetworkError",
@@ -43,11 +47,14 @@ __all__ = [
 _HOMES = {
     "Algorithm": "core",
     "Audit": "auditing",
+    "Block": "problems",
     "Budget": "privacy",
     "Clip": "privacy",
     "ConfigurationError": "errors",
     "DataError": "errors",
+    "Every": "core",
     "FastNoise": "privacy",
+    "Federation": "core",
     "GossamerError": "errors",
     "Guarantee": "privacy",
     "NetworkError": "errors",

@@ -36,7 +36,7 @@ class Canaries(NamedTuple):
         exchanges: of the whole run.
 
     >>> from gossamer.auditing import samples
-    >>> from gossamer.core import Every
+    >>> from gossamer import Every
     >>> one, other = (samples(sign * np.ones((6, 3, 1)), np.zeros((6, 3))) for sign in (1, -1))
     >>> Canaries.between(one, other, Every(1), 6).learners[:5]
     array([0, 1, 2, 0, 1])

@@ -87,7 +87,7 @@ def cut_at_rows(plan: Iterable[Chunk], every: int) -> Iterator[Chunk]:
 def left_over(schedule: Schedule, steps: int) -> Chunk:
     """The steps after the last whole block, as one exchange in which nothing is learnt.
 
-    >>> from gossamer.core import Every
+    >>> from gossamer import Every
     >>> left_over(Every(4), 10)
     Chunk(origin=2, length=1, first=0, stop=1, block=2, step=8)
     """

@@ -73,7 +73,7 @@ class Experts(Generated):
         Rows have the law that sums of this stream's samples have, not the same values. Steps after the last block are
         one row more. For algorithms made by `gossamer.algorithms.summed`.
 
-        >>> from gossamer.core import Every
+        >>> from gossamer import Every
         >>> sums = realizable_experts(64, 5, seed=0).sums(Every(10), 1000, pooled=True)
         >>> sums.length, sums.read(0, 1).x.shape, float(sums.read(0, 100).x[:, 0].mean().round(-1))
         (100, (1, 1, 5), 260.0)
