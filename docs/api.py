@@ -1,4 +1,4 @@
-"""Write docs/api.md from the docstrings: `python docs/api.py`. The same source always gives the same page."""
+"""Write docs/api.md and docs/api/ from the docstrings: `python docs/api.py`. The same source gives the same pages."""
 
 from __future__ import annotations
 
@@ -8,33 +8,48 @@ import re
 from pathlib import Path
 from typing import Any
 
-MODULES = ("", ".core", ".algorithms", ".problems", ".sets", ".topology", ".streams", ".data", ".metrics")
-MODULES += (".privacy", ".privacy.accounting", ".mechanisms", ".simulation", ".auditing", ".reports", ".reproduction")
-MODULES += (".net",)
-MODULES += (".errors",)
+MODULES = ("algorithms", "algorithms.authoring", "problems", "sets", "topology", "streams", "data", "simulation")
+MODULES += ("metrics", "reports", "privacy", "privacy.accounting", "mechanisms", "auditing", "net", "spec", "core")
+MODULES += ("reproduction", "errors")
+MADE = "Made from the docstrings by `python docs/api.py`; do not edit."
 
 
-def page() -> str:
-    """The reference of every public module."""
-    names = [f"gossamer{module}" for module in MODULES]
-    contents = [f"- [`{name}`](#{name.replace('.', '')})" for name in names]
-    head = ["# API reference", "Made from the docstrings by `python docs/api.py`; do not edit.", "\n".join(contents)]
-    return "\n\n".join([*head, *(part for name in names for part in module_parts(name))]) + "\n"
+def pages() -> dict[str, str]:
+    """All pages of the reference, by their paths in docs/."""
+    return {"api.md": index()} | {f"api/{module}.md": page(f"gossamer.{module}") for module in MODULES}
 
 
-def module_parts(name: str) -> list[str]:
-    """A module's own text, and that of everything it exports and no other module on the page does."""
+def index() -> str:
+    """One line for each package, and where the names at the top are described."""
+    lines = ["| package | what is in it |", "| --- | --- |"]
+    for module in MODULES:
+        said = (importlib.import_module(f"gossamer.{module}").__doc__ or "").splitlines()[0]
+        lines.append(f"| [`gossamer.{module}`](api/{module}.md) | {said} |")
+    top = importlib.import_module("gossamer")
+    named = [name for name in top.__all__ if not inspect.ismodule(getattr(top, name))]
+    found = ", ".join(f"[`{name}`](api/{home_of(getattr(top, name))}.md#{name.lower()})" for name in named)
+    head = ["# API reference", f"One page for each package. {MADE}", "\n".join(lines)]
+    return "\n\n".join([*head, f"`from gossamer import ...` also finds what most programs need: {found}."]) + "\n"
+
+
+def home_of(thing: Any) -> str:
+    """The page that describes something."""
+    return str(thing.__module__.split(".")[1])
+
+
+def page(name: str) -> str:
+    """A module's own text, and that of everything it exports."""
     module = importlib.import_module(name)
-    parts = [f"## {name}", prose(module)]
+    parts = [f"# {name}", f"[All packages](../api.md). {MADE}", prose(module)]
     for export in sorted(getattr(module, "__all__", None) or own_names(module), key=str.lower):
         thing = getattr(module, export)
-        if name == "gossamer" or not getattr(thing, "__module__", "").startswith("gossamer"):
-            continue  # what the package exports is described where it lives
+        if not getattr(thing, "__module__", "").startswith("gossamer"):
+            continue
         if inspect.isclass(thing) or inspect.isfunction(thing):
             kind = "class" if inspect.isclass(thing) else "def"
-            parts += [f"### {export}", f"```python\n{kind} {signature(export, thing)}\n```", prose(thing)]
+            parts += [f"## {export}", f"```python\n{kind} {signature(export, thing)}\n```", prose(thing)]
             parts += members(thing) if inspect.isclass(thing) else []
-    return parts
+    return "\n\n".join(parts) + "\n"
 
 
 def own_names(module: Any) -> list[str]:
@@ -78,4 +93,9 @@ def prose(thing: Any) -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("api.md").write_text(page(), encoding="utf-8")
+    here = Path(__file__).parent
+    for old in here.glob("api/*.md"):
+        old.unlink()
+    (here / "api").mkdir(exist_ok=True)
+    for path, text in pages().items():
+        (here / path).write_text(text, encoding="utf-8")
