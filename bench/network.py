@@ -29,9 +29,9 @@ from bench.tools import print_table
 from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.core import Algorithm
 from gossamer.net import Board, Identity, Ledger, Node, config_digest, from_iterable, prepared
-from gossamer.net.node.agreed import key_fingerprint
-from gossamer.net.node.launch import kept_rows, limit_arenas
+from gossamer.net.node.agreement import key_fingerprint
 from gossamer.net.node.neighbourhood import Neighbourhoods
+from gossamer.net.startup import kept_rows, limit_arenas
 from gossamer.net.store.witness import Witness
 from gossamer.net.wire.certificates import Authority, common_name
 from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport

@@ -37,16 +37,15 @@ from gossamer import Budget, simulate
 from gossamer.core import Algorithm
 from gossamer.errors import GossamerError
 from gossamer.net.data.sources import from_iterable
-from gossamer.net.node.agreed import block_at, config_digest, key_fingerprint, noise_of, prepared
+from gossamer.net.node.agreement import block_at, config_digest, key_fingerprint, noise_of, prepared
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.inbox import Position
 from gossamer.net.node.node import Node
 from gossamer.net.store import blobs
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Row
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Mark, Witness
-from gossamer.net.web.board import Board
-from gossamer.net.wire.frames import Frame, Kind
+from gossamer.net.web.status_board import Board
+from gossamer.net.wire.frames import Frame, Kind, Position
 from gossamer.net.wire.transport import Receive
 from gossamer.net.wire.zenoh_link import Link, ZenohTransport
 from tests import instances

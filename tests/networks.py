@@ -20,12 +20,12 @@ import numpy as np
 
 from gossamer.core import Algorithm
 from gossamer.net.data.sources import from_iterable
-from gossamer.net.node.agreed import config_digest, key_fingerprint, noise_of
+from gossamer.net.node.agreement import config_digest, key_fingerprint, noise_of
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Identity, Ledger
-from gossamer.net.web.board import Board
+from gossamer.net.web.status_board import Board
 from gossamer.net.wire.certificates import Authority, common_name
 from gossamer.net.wire.transport import Receive, Transport
 from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport

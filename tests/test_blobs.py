@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gossamer.net.store import blobs, ledger
 from gossamer.net.store.blobs import LARGE, Space
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Guarantee, Pure
 

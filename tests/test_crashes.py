@@ -17,12 +17,12 @@ import pytest
 
 from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.net.data.sources import from_iterable
-from gossamer.net.node.agreed import config_digest, key_fingerprint
-from gossamer.net.node.directory import NodeDirectory
+from gossamer.net.directory import NodeDirectory
+from gossamer.net.node.agreement import config_digest, key_fingerprint
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError
 from gossamer.net.store.witness import Witness
-from gossamer.net.web.board import Board
+from gossamer.net.web.status_board import Board
 from tests import instances
 from tests.crashes import (
     LEARNERS,

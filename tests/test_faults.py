@@ -24,7 +24,7 @@ import pytest
 from gossamer import Budget, topology
 from gossamer.core import Algorithm
 from gossamer.net.data.samples import block_of
-from gossamer.net.node.agreed import block_at, noise_of, prepared
+from gossamer.net.node.agreement import block_at, noise_of, prepared
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.node.gossip import Accelerated, Averaging, Gossip, after_step
 from gossamer.net.node.neighbourhood import Neighbourhoods

@@ -29,7 +29,7 @@ from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.net.store.chain import Row
 from gossamer.net.store.database import place
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Spent
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Mark, Witness, default_witness
 from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Approximate, BoundedRange, Gaussian, Guarantee, Pure, compose, no_guarantee

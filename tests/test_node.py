@@ -15,10 +15,10 @@ import pytest
 from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net import Ledger, Pace, config_digest, prepared
-from gossamer.net.node.agreed import frame_format
-from gossamer.net.node.costs import Cost
+from gossamer.net.node.agreement import frame_format
 from gossamer.net.node.gossip import Cumulative
 from gossamer.net.node.participant import Participant
+from gossamer.net.node.spending import Cost
 from gossamer.net.wire.frames import Frame
 from gossamer.privacy import Pure, SecureNoise
 from gossamer.problems import Block

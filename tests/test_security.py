@@ -31,10 +31,10 @@ from gossamer.algorithms import REGISTRY
 from gossamer.cli import app
 from gossamer.cli.config import make_algorithm
 from gossamer.core import Algorithm
-from gossamer.net.node.agreed import prepared
+from gossamer.net.directory import NodeDirectory
+from gossamer.net.node.agreement import prepared
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.directory import NodeDirectory
-from gossamer.net.node.launch import launch
+from gossamer.net.startup import launch
 from gossamer.net.store.ledger import LedgerError
 from gossamer.net.wire.certificates import Authority, common_name
 from gossamer.net.wire.frames import REASONS, VERSION

@@ -1,17 +1,17 @@
 """Learners in processes of their own: nodes that gossip over Zenoh, with a ledger that survives crashes."""
 
-from gossamer.net.data.followed import FollowedFile
+from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
-from gossamer.net.node.agreed import config_digest, prepared
+from gossamer.net.directory import NodeDirectory, Settings, init_network
+from gossamer.net.node.agreement import config_digest, prepared
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.directory import NodeDirectory, Settings, init_network
-from gossamer.net.node.launch import Running, launch, limit_arenas
 from gossamer.net.node.node import Node
+from gossamer.net.startup import Running, launch, limit_arenas
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Row, Spent
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness
-from gossamer.net.web.board import Board
-from gossamer.net.web.serve import Endpoint
+from gossamer.net.web.endpoint import Endpoint
+from gossamer.net.web.status_board import Board
 from gossamer.net.wire.certificates import Authority
 from gossamer.net.wire.frames import Format, Frame, FrameError
 from gossamer.net.wire.transport import Transport

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gossamer.checks import check_positive
-from gossamer.net.node.arrivals import Arrivals
 from gossamer.net.node.gossip import Values
-from gossamer.net.node.inbox import NEVER, Inbox, Position
+from gossamer.net.node.inbox import Arrivals, Inbox
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.store.ledger import Ledger, LedgerError
-from gossamer.net.web.board import Board
-from gossamer.net.wire.frames import Format, Frame, FrameError
+from gossamer.net.web.status_board import Board
+from gossamer.net.wire.frames import NEVER, Format, Frame, FrameError, Position
 from gossamer.net.wire.transport import Transport
 
 _LOGGED_EVERY = 1.0  # seconds
@@ -262,7 +261,7 @@ class Correspondence:
         """
         seen = self.inbox.seen(frame.sender)
         self.send(frame.sender, self._form.encode(Frame("seen", self._learner, *seen)))
-        wanted = Position(frame.exchange, frame.step)
+        wanted = frame.position
         if wanted > self.committed and not self._has_none(wanted):
             return
         if wanted == self.committed and arrived < self._sent_at:
@@ -276,7 +275,7 @@ class Correspondence:
     def _check_seen(self, frame: Frame) -> None:
         """Refuse to go on where a neighbour holds more from this learner than its ledger does."""
         self._greeted.add(frame.sender)
-        if Position(frame.exchange, frame.step) > self.committed:
+        if frame.position > self.committed:
             raise LedgerError(
                 f"ledger: neighbour {frame.sender} holds a message of exchange {frame.exchange}, and this ledger ends "
                 f"with exchange {self.committed.exchange}. The directory was restored from an old copy, or another "

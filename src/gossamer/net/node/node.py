@@ -23,7 +23,8 @@ from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
 from gossamer.net.data.samples import Sample, block_of
 from gossamer.net.data.sources import Source
-from gossamer.net.node.agreed import (
+from gossamer.net.node import checkpoint
+from gossamer.net.node.agreement import (
     BLIND,
     Empty,
     block_at,
@@ -34,16 +35,13 @@ from gossamer.net.node.agreed import (
     promise_of,
 )
 from gossamer.net.node.correspondence import Correspondence, Pace, StopError
-from gossamer.net.node.costs import Cost
 from gossamer.net.node.gossip import GivenUp, Gossip, Values, after_step, restored
-from gossamer.net.node.inbox import Position
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.participant import Participant, State
-from gossamer.net.node.spending import Spending
+from gossamer.net.node.spending import Cost, Spending
 from gossamer.net.store.ledger import Identity, Ledger, Spent
-from gossamer.net.web.board import Board
-from gossamer.net.wire import packing
-from gossamer.net.wire.frames import Frame
+from gossamer.net.web.status_board import Board
+from gossamer.net.wire.frames import Frame, Position
 from gossamer.net.wire.transport import ALL, Transport
 from gossamer.privacy import Budget
 from gossamer.problems import Block
@@ -158,7 +156,7 @@ class Node:
         if stored is None:
             self._begin_run()
         else:
-            self._resume(packing.unpack(stored))
+            self._resume(checkpoint.unpack(stored))
 
     def _begin_run(self) -> None:
         """Name the run when neighbours have had time to say that they know another one."""
@@ -322,7 +320,7 @@ class Node:
     def _packed(self, said: Values, *, heard: bool = False) -> bytes:
         """All that a restart needs beside the messages; `said`: the one that is committed with it."""
         assert self._gossip is not None
-        return packing.pack(
+        return checkpoint.pack(
             {
                 "step": self._post.committed.step,
                 "heard": heard,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Jaxpr, Literal
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Learner, Now
 from gossamer.errors import ConfigurationError
 from gossamer.net.data.samples import label_type
-from gossamer.net.node.agreed import block_at
+from gossamer.net.node.agreement import block_at
 from gossamer.net.node.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
-from gossamer.net.node.needed import needed_leaves
 from gossamer.net.wire.frames import Leaf
 from gossamer.privacy import NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
@@ -220,6 +220,43 @@ class Participant:
             for name, spec in self._specs.items()
         }
         self._chunk = _Chunk(exchange, public, noise)
+
+
+def needed_leaves(function: Callable[[Any, Any], tuple[Any, Any]], state: Any, others: Any) -> tuple[bool, ...]:
+    """For each array of the state, whether the results of one exchange, or of any later one, depend on it.
+
+    Args:
+        function: one exchange: takes the state and everything else, gives the state after it and all other results.
+        state: arrays, or their shapes.
+        others: likewise.
+
+    >>> from typing import NamedTuple
+    >>> import jax.numpy as jnp
+    >>> def exchange(state, gradient):
+    ...     total, last = state
+    ...     return (total + gradient, gradient), total
+    >>> needed_leaves(exchange, (jnp.zeros(2), jnp.zeros(2)), jnp.ones(2))
+    (True, False)
+    """
+    jaxpr = jax.make_jaxpr(function)(state, others).jaxpr
+    size = len(jax.tree.leaves(state))
+    needed: set[int] = set()
+    while True:  # from the results backwards, until nothing is added
+        results = [jaxpr.outvars[place] for place in needed] + list(jaxpr.outvars[size:])
+        found = _inputs(jaxpr, results)
+        now = needed | {place for place, variable in enumerate(jaxpr.invars[:size]) if variable in found}
+        if now == needed:
+            return tuple(place in needed for place in range(size))
+        needed = now
+
+
+def _inputs(jaxpr: Jaxpr, results: Sequence[Any]) -> set[Any]:
+    """All variables that these results are computed from; an operation needs all that it is given."""
+    found = {variable for variable in results if not isinstance(variable, Literal)}
+    for equation in reversed(jaxpr.eqns):
+        if found & set(equation.outvars):
+            found |= {variable for variable in equation.invars if not isinstance(variable, Literal)}
+    return found
 
 
 def _reference(leaf: NDArray[Any], said: Values) -> NDArray[Any] | int:

@@ -49,8 +49,7 @@ from gossamer.net.store.database import (
     state_place,
     unplace,
 )
-from gossamer.net.store.sealing import Sealer
-from gossamer.net.store.vault import Vault, about_message, about_state
+from gossamer.net.store.vault import Sealer, Vault, about_message, about_state
 from gossamer.net.store.witness import Mark, Witness, old_copy, sync_directory
 from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Guarantee

@@ -21,14 +21,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.node.agreed import Empty, config_digest, key_fingerprint
+from gossamer.net.dependencies import require_net
+from gossamer.net.node.agreement import Empty, config_digest, key_fingerprint
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.store.ledger import Identity, Ledger
-from gossamer.net.store.sealing import Sealer, read_key, seal_key
+from gossamer.net.store.vault import Sealer, read_key, seal_key
 from gossamer.net.wire.addresses import address_of
 from gossamer.net.wire.certificates import Authority, common_name
-from gossamer.net.wire.packing import require_net
 from gossamer.net.wire.zenoh_link import Files, Link
 from gossamer.privacy import Budget, SecureNoise
 from gossamer.topology import Topology
@@ -162,7 +162,7 @@ class NodeDirectory:
         except (OSError, ValueError):
             tables = None
         if tables == {}:
-            hint = "the algorithm was made in Python: start the node with gossamer.net.node.launch"
+            hint = "the algorithm was made in Python: start the node with gossamer.net.launch"
             raise ConfigurationError("algorithm.json", tables, "tables that say how to make the algorithm", hint)
         if not isinstance(tables, dict):
             hint = "it is gone or broken: copy that of another node, they are all the same"

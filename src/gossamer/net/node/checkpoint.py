@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from gossamer.errors import ConfigurationError
-
 _ARRAY = 1
-
-
-def require_net(*modules: str) -> None:
-    """Refuse to go on without these modules, or, where none is named, without any that only networks need."""
-    for name in modules or ("blake3", "msgpack", "zenoh"):
-        try:
-            import_module(name)
-        except ImportError:
-            allowed, hint = "eclipse-zenoh, msgpack and blake3 installed", "pip install gossamer[net]"
-            raise ConfigurationError("network", f"no {name}", allowed, hint) from None
 
 
 def pack(value: Any) -> bytes:
