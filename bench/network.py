@@ -30,7 +30,6 @@ from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.core import Algorithm
 from gossamer.net import Board, Identity, Ledger, Node, config_digest, from_iterable, prepared
 from gossamer.net.node.agreement import key_fingerprint
-from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.startup import kept_rows, limit_arenas
 from gossamer.net.store.witness import Witness
 from gossamer.net.wire.certificates import Authority, common_name
@@ -114,7 +113,7 @@ def example(name: str, network: FixedTopology) -> Algorithm:
 
 def peers_of(network: FixedTopology) -> dict[int, frozenset[int]]:
     """Who talks with whom."""
-    ever = {learner: Neighbourhoods(network, learner).ever() for learner in range(network.learners)}
+    ever = {learner: network.ever_meets(learner) for learner in range(network.learners)}
     return {learner: frozenset(hears | heard_by) for learner, (hears, heard_by) in ever.items()}
 
 

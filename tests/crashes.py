@@ -220,11 +220,8 @@ class FatalTransport(ZenohTransport):
 class Recomputing(Node):
     """A control: after a crash it learns from what has come meanwhile, and speaks again with the same noise."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._post.send_again = self._compute_again  # type: ignore[method-assign]
-
-    def _compute_again(self, position: Position) -> None:
+    def _send_again(self) -> None:
+        position = self._position
         block = self._next_block(position.exchange)
         again, _ = self._me.release(self._state, block, position.exchange, self._gossip)
         for values in again.outgoing(self._around.at(position.exchange))[0].values():
@@ -235,13 +232,12 @@ class Recomputing(Node):
 class Hasty(Node):
     """A control: it sends first and writes the ledger later."""
 
-    def _commit_and_send(self, kind: Literal["release", "gossip"], position: Position) -> None:
-        assert self._gossip is not None
-        outgoing, _ = self._gossip.outgoing(self._around.at(position.exchange))
+    def _commit_and_send(self, kind: Literal["release", "gossip"], position: Position, gossip: Any, state: Any) -> None:
+        outgoing, _ = gossip.outgoing(self._around.at(position.exchange))
         for values in outgoing.values():
             for receiver in self._post.neighbours:
                 self._post.send(receiver, self._format.encode(Frame("message", self.learner, *position, values)))
-        super()._commit_and_send(kind, position)
+        super()._commit_and_send(kind, position, gossip, state)
 
 
 NODES = {one.__name__: one for one in (Node, Recomputing, Hasty)}

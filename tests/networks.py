@@ -22,7 +22,6 @@ from gossamer.core import Algorithm
 from gossamer.net.data.sources import from_iterable
 from gossamer.net.node.agreement import config_digest, key_fingerprint, noise_of
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Identity, Ledger
 from gossamer.net.web.status_board import Board
@@ -125,7 +124,7 @@ def zenoh_transports(folder: Path, algorithm: Algorithm, network: str = "0" * 32
         files = [folder / f"{learner}.pem", folder / f"{learner}.key"]
         for file, data in zip(files, (certificate, key), strict=True):
             file.write_bytes(data)
-        hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
+        hears, heard_by = algorithm.topology.ever_meets(learner)
         peers = {peer: addresses[peer] for peer in hears | heard_by}
         tls = Files(folder / "ca.pem", *files)
         made.append(ZenohTransport(Link(network, learner, addresses[learner], peers, tls)))

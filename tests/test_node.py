@@ -135,11 +135,12 @@ def test_what_was_lost_is_sent_again_when_it_is_asked_for(tmp_path: Path) -> Non
 
 def test_large_and_unknown_frames_are_not_even_kept(tmp_path: Path) -> None:
     (one,) = members(tmp_path, private(), Hub(), among=[0])
-    one.node._post.receive(1, bytes(one.node._format.limit + 1))
-    one.node._post.receive(7, b"hello")
+    inbox = one.node._post._inbox
+    inbox.put(1, bytes(one.node._format.limit + 1))
+    inbox.put(7, b"hello")
     numbers = one.node.board.numbers()
     assert (numbers["frames_dropped size"], numbers["frames_dropped stranger"]) == (1, 1)
-    assert one.node._post._arrivals.take(0) == []
+    assert inbox._arrivals.take(0) == []
     one.node.ledger.close()
 
 

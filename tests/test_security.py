@@ -297,25 +297,22 @@ def torment(victim: Member, hub: Hub, count: int, left: Fuzzed) -> None:
     """Send broken frames to a node, and check that all it keeps is as before."""
     node, ran = victim.node, Ran([victim], hub, [])
     state, before = kept_by(node), ran.dropped(0)
-    post, broken = node._post, [b""]
-    handle, check = post._handle, post._check_seen
+    post, inbox, broken = node._post, node._post._inbox, [b""]
+    look = inbox._look
 
-    def handled(sender: int, data: bytes, arrived: float, wants: dict[int, Any]) -> None:
-        asked: dict[int, Any] = {}
-        handle(sender, data, arrived, asked)
-        left.answered += len(asked) if data is broken[-1] else 0  # neighbours that wait for it ask too
-        wants.update(asked)
+    def looked(sender: int, data: bytes) -> Any:
+        frame = look(sender, data)
+        if frame is not None:
+            left.answered += frame.kind == "want" and data is broken[-1]  # neighbours that wait for it ask too
+            left.believed += frame.kind == "seen"
+        return frame
 
-    def checked(frame: Any) -> None:
-        left.believed += 1
-        check(frame)
-
-    post._handle, post._check_seen = handled, checked  # type: ignore[method-assign]
+    inbox._look = looked
     for sender, data in fuzz(list(hub.sent), count):
         broken[-1] = data
-        post.receive(sender, data)
+        inbox.put(sender, data)
         post.look(0.0)
-    post._handle, post._check_seen = handle, check  # type: ignore[method-assign]
+    inbox._look = look
     left.dropped = {reason: now - before[reason] for reason, now in ran.dropped(0).items()}
     assert kept_by(node) == state
 

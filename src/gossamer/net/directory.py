@@ -24,7 +24,6 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.dependencies import require_net
 from gossamer.net.node.agreement import Empty, config_digest, key_fingerprint
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.store.ledger import Identity, Ledger
 from gossamer.net.store.vault import Sealer, read_key, seal_key
 from gossamer.net.wire.addresses import address_of
@@ -234,7 +233,7 @@ def init_network(
     for learner, host in enumerate(hosts):
         node = NodeDirectory(directory / f"node-{learner}")
         node.path.mkdir(mode=0o700)
-        hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
+        hears, heard_by = algorithm.topology.ever_meets(learner)
         certificate, private = authority.certify(common_name(network, learner), [host])
         key = SecureNoise.new_key()
         _write(node.path / "ca.pem", authority.certificate)

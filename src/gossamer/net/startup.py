@@ -21,7 +21,6 @@ from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledgers import earlier_costs
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
@@ -127,7 +126,7 @@ def launch(
 
 def _require_neighbours(algorithm: Algorithm, learner: int, peers: Collection[int]) -> None:
     if isinstance(algorithm.topology, Topology):
-        hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
+        hears, heard_by = algorithm.topology.ever_meets(learner)
         if set(peers) != hears | heard_by:
             allowed = f"the neighbours of learner {learner}, {sorted(hears | heard_by)}, each with its address"
             raise ConfigurationError("node.toml [peers]", sorted(peers), allowed)

@@ -18,7 +18,7 @@ from gossamer.net.wire.transport import LONGEST_MESSAGE
 from gossamer.privacy import Assumption, FastNoise, Guarantee, NoiseSource, SecureNoise
 from gossamer.privacy.keystream import subkey
 from gossamer.problems import Block
-from gossamer.topology import AcceleratedGossip, Topology
+from gossamer.topology import Topology
 
 Empty = Literal["silent", "wait"]
 """What a node does where no sample has come: it speaks with a zero gradient, or waits, which shows when they come."""
@@ -58,8 +58,8 @@ def _require_few_roundings(algorithm: Algorithm) -> None:
     """Refuse gossip so long that its roundings in float64, before the noise, are not covered: docs/network.md."""
     assert isinstance(algorithm.topology, Topology)
     mixing = algorithm.mixing
-    theta = mixing.theta_on(algorithm.topology) if isinstance(mixing, AcceleratedGossip) else 0.0
-    if mixing.steps * (algorithm.learners + 3) / (1 - theta) >= _ROUNDINGS:
+    theta = mixing.theta_on(algorithm.topology)
+    if mixing.steps * (algorithm.learners + 3) / (1 - (theta or 0.0)) >= _ROUNDINGS:
         raise PrivacyError.of("block", mixing.steps, "fewer gossip steps with noise after gossip on a network")
 
 

@@ -17,12 +17,11 @@ from gossamer.core import Algorithm, Learner, Now
 from gossamer.errors import ConfigurationError
 from gossamer.net.data.samples import label_type
 from gossamer.net.node.agreement import block_at
-from gossamer.net.node.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
+from gossamer.net.node.gossip import Accelerated, Averaging, Cumulative, LocalGossip, Values
 from gossamer.net.wire.frames import Leaf
 from gossamer.privacy import NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
-from gossamer.topology import AcceleratedGossip, Pair, Topology, spoken
-from gossamer.topology.mixing import Gossip as PlainGossip
+from gossamer.topology import Pair, Topology, spoken
 
 State = Any
 _DRAWN = 2**20  # numbers that are drawn at once
@@ -70,7 +69,7 @@ class Participant:
     Attributes:
         noise: where its draws come from; given before the first exchange at the latest.
         leaves: dtype and shape of the arrays of its messages.
-        theta: of accelerated gossip.
+        theta: of accelerated gossip; None where gossip is plain.
 
     >>> from gossamer import algorithms, problems, topology
     >>> from gossamer.privacy import FastNoise
@@ -96,12 +95,7 @@ class Participant:
         self._grid: dict[str, Any] = {name: np.float32(grid) for name, grid in grids.items()}
         self._chunk = _Chunk(0, {}, {})
         self._length = 0
-        mixing = algorithm.mixing
-        self.theta = 0.0
-        if isinstance(mixing, AcceleratedGossip):
-            self.theta = mixing.theta_on(topology)
-        elif not isinstance(mixing, PlainGossip):
-            raise ConfigurationError("mixing", mixing, "Gossip or AcceleratedGossip")
+        self.theta = algorithm.mixing.theta_on(topology)
         message = jax.eval_shape(self._shapes)
         self._tree = jax.tree.structure(spoken(message))
         self._pairs = isinstance(message, Pair)
@@ -123,7 +117,9 @@ class Participant:
         """What is played until this exchange speaks."""
         return np.asarray(_decide(self._functions, state, self._now("decide", exchange)))
 
-    def release(self, state: State, block: Block, exchange: int, carried: Gossip | None = None) -> tuple[Gossip, State]:
+    def release(
+        self, state: State, block: Block, exchange: int, carried: LocalGossip | None = None
+    ) -> tuple[LocalGossip, State]:
         """Learn from the block and speak: the message, ready to be gossiped, and the state.
 
         `carried`: what gossip remembers from the exchange before.
@@ -134,11 +130,11 @@ class Participant:
         if self.algorithm.missing == "later":
             known = carried if isinstance(carried, Cumulative) else Cumulative(values)
             return replace(known, now=_wide(values)), state
-        if isinstance(self.algorithm.mixing, AcceleratedGossip):
+        if self.theta is not None:
             return Accelerated(values, _arrays(message.before), self.theta), state
         return Averaging(values), state
 
-    def listen(self, state: State, gossip: Gossip) -> State:
+    def listen(self, state: State, gossip: LocalGossip) -> State:
         """Hear what gossip made of the messages."""
         now, *before = gossip.heard()
         heard = self._message(now)
