@@ -14,12 +14,12 @@ import pytest
 
 from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net import Ledger, Pace, config_digest, prepared
+from gossamer.net import Ledger, LedgerError, Pace, config_digest, prepared
 from gossamer.net.node.agreement import frame_format
 from gossamer.net.node.gossip import Cumulative
 from gossamer.net.node.participant import Participant
 from gossamer.net.node.spending import Cost
-from gossamer.net.wire.frames import Frame
+from gossamer.net.wire.frames import NEVER, Frame, Position
 from gossamer.privacy import Pure, SecureNoise
 from gossamer.problems import Block
 from tests.networks import Faults, Hub, Member, _run, make_member, run_all, until
@@ -306,6 +306,60 @@ def test_a_sample_that_all_see_costs_its_owner_what_all_release() -> None:
     ((_, first),), ((_, last),) = (algorithm.spent(count, 0).values() for count in (1, 100))
     assert first == last == algorithm.guarantee.losses[0]
     assert not private().others_release
+
+
+@pytest.mark.parametrize(
+    ("make", "there", "last", "refused"),
+    [
+        (private, range(3), Position(2, 0), Position(3, 0)),
+        (after_gossip, range(3), Position(2, 0), Position(2, 1)),
+        (after_gossip, range(1), Position(0, 0), Position(0, 1)),  # alone it gives up, and cannot commit that
+    ],
+    ids=["a release", "a gossip step", "word that there is none"],
+)
+def test_a_commit_that_fails_leaves_the_node_where_it_was(
+    tmp_path: Path, make: Any, there: range, last: Position, refused: Position
+) -> None:
+    """Its position, what it has sent and what it answers to its neighbours are those of the last commit."""
+    hub = Hub()
+    broken, *others = members(tmp_path, make(), hub, among=there, exchanges=10)
+    node, post, form = broken.node, broken.node._post, broken.node._format
+    commit = node.ledger.commit
+
+    def fail(kind: Any, exchange: int, step: int, *facts: Any) -> Any:
+        if (exchange, step) == refused:
+            raise LedgerError("the disk is full")
+        return commit(kind, exchange, step, *facts)
+
+    node.ledger.commit = fail  # type: ignore[method-assign]
+    threads = [start(member) for member in (broken, *others)]
+    threads[0].join(30)
+    for member in others:
+        member.node.stop()
+    for thread in threads:
+        thread.join(30)
+    assert "the disk is full" in str(broken.error)
+    for _ in range(10):
+        post.look(0.0)  # what had come by then
+
+    def said() -> list[Frame]:
+        return [form.decode(data, 0) for sender, _, data in hub.sent if sender == 0]
+
+    def answered(*question: Any) -> list[tuple[str, Position]]:
+        before = len(said())
+        post._inbox.put(1, form.encode(Frame(question[0], 1, *question[1])))
+        post.look(0.0)
+        return [(frame.kind, frame.position) for frame in said()[before:]]
+
+    assert node._position == last == (node.ledger.last.exchange, node.ledger.last.step)
+    assert max(frame.position for frame in said() if frame.kind in ("message", "void")) == last
+    held = ("seen", post.all_seen().get(1, NEVER))
+    assert answered("want", refused) == [held]
+    assert answered("want", last) == [held, ("message", last)]
+    assert answered("seen", last) == []
+    with pytest.raises(LedgerError, match=f"holds a message of exchange {refused.exchange}"):
+        answered("seen", refused)
+    node.ledger.close()
 
 
 def test_raw_gradients_are_not_kept_at_rest(tmp_path: Path) -> None:
