@@ -23,7 +23,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -167,10 +167,16 @@ class FatalWitness(Witness):
 class FatalLedger(Ledger):
     fuse: Fuse
 
-    def _put_state(self, row: Row, state: bytes) -> None:
-        self.fuse.at("before the state")
-        super()._put_state(row, state)
-        self.fuse.at("after the state")
+    def _load(self, stack: ExitStack) -> None:
+        super()._load(stack)
+        put = self._pieces.put_state
+
+        def put_state(row: Row, state: bytes) -> None:
+            self.fuse.at("before the state")
+            put(row, state)
+            self.fuse.at("after the state")
+
+        self._pieces.put_state = put_state  # type: ignore[method-assign]
 
     def commit(self, *facts: Any) -> Row:
         row = super().commit(*facts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
@@ -16,7 +17,8 @@ from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net import Ledger, LedgerError, Pace, config_digest, prepared
 from gossamer.net.node.agreement import frame_format
-from gossamer.net.node.gossip import Cumulative
+from gossamer.net.node.checkpoint import unpack
+from gossamer.net.node.gossip import Cumulative, restored
 from gossamer.net.node.participant import Participant
 from gossamer.net.node.spending import Cost
 from gossamer.net.wire.frames import NEVER, Frame, Position
@@ -306,6 +308,19 @@ def test_a_sample_that_all_see_costs_its_owner_what_all_release() -> None:
     ((_, first),), ((_, last),) = (algorithm.spent(count, 0).values() for count in (1, 100))
     assert first == last == algorithm.guarantee.losses[0]
     assert not private().others_release
+
+
+@pytest.mark.parametrize(("make", "word"), [(private, "plain"), (after_gossip, "accelerated")])
+def test_no_name_of_the_code_is_written_to_disk(tmp_path: Path, make: Any, word: str) -> None:
+    one, *_ = three = members(tmp_path, make(), Hub(), exchanges=2)
+    run_all(three)
+    with Ledger.open(tmp_path / "0" / "ledger.db", read_only=True) as ledger:
+        kept, first, last = unpack(ledger.state() or b""), next(ledger.rows()), ledger.last
+    assert list(kept) == ["step", "heard", "mark", "seen", "state", "gossip", "arrays"]
+    assert (kept["gossip"], restored(word, kept["arrays"], [()], one.node._me.theta).word) == (word, word)
+    assert list(json.loads(first.note)) == ["network", "learner", "config", "source", "key"]
+    words = "number time kind exchange step run spent bytes message state note previous hash"
+    assert list(json.loads(last.to_json())) == words.split()
 
 
 @pytest.mark.parametrize(

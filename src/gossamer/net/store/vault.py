@@ -143,24 +143,6 @@ class Vault:
         return self._sealer.unseal(data, about) if self._sealer else data
 
 
-def about_message(run: str, number: int, receiver: int) -> str:
-    """What a sealed message is bound to.
-
-    >>> about_message("a1", 7, -1)
-    'message for -1 of row 7 of run a1'
-    """
-    return f"message for {receiver} of row {number} of run {run}"
-
-
-def about_state(run: str, number: int) -> str:
-    """What a sealed state is bound to.
-
-    >>> about_state("a1", 7)
-    'state of row 7 of run a1'
-    """
-    return f"state of row {number} of run {run}"
-
-
 def read_key(file: Path, sealer: Sealer | None) -> bytes:
     """The key of 32 bytes in a file, which may hold it as it is or sealed."""
     data = file.read_bytes()
