@@ -1,4 +1,18 @@
-"""Learners in processes of their own: nodes that gossip over Zenoh, with a ledger that survives crashes."""
+"""Learners in processes of their own: nodes that gossip over Zenoh, with a ledger that survives crashes.
+
+Rooms, each imports only from those below it:
+
+- `startup`, `ledgers`, `directory`: the process of a node, runs and what they cost together, the files of a node
+- `node`: the loop, the learner, its gossip, what it says to neighbours and hears from them, what it may still spend
+- `web`: what a node shows of itself; `store`: what stays on disk
+- `data`: samples and where they come from; `wire`: frames, the transport, certificates
+- `dependencies`: what must be installed
+
+A message on its way, where `node/node.py` calls one after the other: data/followed_file, data/samples (a block),
+node/participant (learn and speak), node/gossip (what goes to whom), wire/frames (bytes), store/ledger (on disk),
+node/correspondence (sent), wire/zenoh_link; and at the neighbour node/inbox (kept until its step), wire/frames
+(checked), node/gossip (mixed), node/participant (heard).
+"""
 
 from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
