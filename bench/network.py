@@ -28,10 +28,9 @@ import typer
 from bench.tools import print_table
 from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.core import Algorithm
-from gossamer.net import Board, Identity, Ledger, Node, config_digest, from_iterable, prepared
-from gossamer.net.node.agreed import key_fingerprint
-from gossamer.net.node.launch import kept_rows, limit_arenas
-from gossamer.net.node.neighbourhood import Neighbourhoods
+from gossamer.net import Board, Identity, Ledger, Node, from_iterable, prepared
+from gossamer.net.node.agreement import key_fingerprint
+from gossamer.net.startup import kept_rows, limit_arenas
 from gossamer.net.store.witness import Witness
 from gossamer.net.wire.certificates import Authority, common_name
 from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport
@@ -114,7 +113,7 @@ def example(name: str, network: FixedTopology) -> Algorithm:
 
 def peers_of(network: FixedTopology) -> dict[int, frozenset[int]]:
     """Who talks with whom."""
-    ever = {learner: Neighbourhoods(network, learner).ever() for learner in range(network.learners)}
+    ever = {learner: network.ever_meets(learner) for learner in range(network.learners)}
     return {learner: frozenset(hears | heard_by) for learner, (hears, heard_by) in ever.items()}
 
 
@@ -150,7 +149,7 @@ def _node(
     limit_arenas()  # as `gossamer node` does
     algorithm, key = example(name, network), SecureNoise.new_key()
     path = folder / f"{link.learner}.db"
-    identity = Identity(NETWORK * 8, link.learner, config_digest(algorithm), "bench", key_fingerprint(key))
+    identity = Identity(NETWORK * 8, link.learner, algorithm.digest, "bench", key_fingerprint(key))
     Ledger.create(path, identity)
     board = Board(algorithm.problem, algorithm.guarantee, link.learner, logs=io.StringIO())
     witness = Witness(folder / f"{link.learner}.witness")

@@ -23,7 +23,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -37,16 +37,15 @@ from gossamer import Budget, simulate
 from gossamer.core import Algorithm
 from gossamer.errors import GossamerError
 from gossamer.net.data.sources import from_iterable
-from gossamer.net.node.agreed import block_at, config_digest, key_fingerprint, noise_of, prepared
+from gossamer.net.node.agreement import block_at, key_fingerprint, noise_of, prepared
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.inbox import Position
 from gossamer.net.node.node import Node
 from gossamer.net.store import blobs
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Row
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Mark, Witness
-from gossamer.net.web.board import Board
-from gossamer.net.wire.frames import Frame, Kind
+from gossamer.net.web.status_board import Board
+from gossamer.net.wire.frames import Frame, Kind, Position
 from gossamer.net.wire.transport import Receive
 from gossamer.net.wire.zenoh_link import Link, ZenohTransport
 from tests import instances
@@ -168,10 +167,16 @@ class FatalWitness(Witness):
 class FatalLedger(Ledger):
     fuse: Fuse
 
-    def _put_state(self, row: Row, state: bytes) -> None:
-        self.fuse.at("before the state")
-        super()._put_state(row, state)
-        self.fuse.at("after the state")
+    def _load(self, stack: ExitStack) -> None:
+        super()._load(stack)
+        put = self._pieces.put_state
+
+        def put_state(row: Row, state: bytes) -> None:
+            self.fuse.at("before the state")
+            put(row, state)
+            self.fuse.at("after the state")
+
+        self._pieces.put_state = put_state  # type: ignore[method-assign]
 
     def commit(self, *facts: Any) -> Row:
         row = super().commit(*facts)
@@ -221,11 +226,8 @@ class FatalTransport(ZenohTransport):
 class Recomputing(Node):
     """A control: after a crash it learns from what has come meanwhile, and speaks again with the same noise."""
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
-        self._post.send_again = self._compute_again  # type: ignore[method-assign]
-
-    def _compute_again(self, position: Position) -> None:
+    def _send_again(self) -> None:
+        position = self._position
         block = self._next_block(position.exchange)
         again, _ = self._me.release(self._state, block, position.exchange, self._gossip)
         for values in again.outgoing(self._around.at(position.exchange))[0].values():
@@ -236,13 +238,12 @@ class Recomputing(Node):
 class Hasty(Node):
     """A control: it sends first and writes the ledger later."""
 
-    def _commit_and_send(self, kind: Literal["release", "gossip"], position: Position) -> None:
-        assert self._gossip is not None
-        outgoing, _ = self._gossip.outgoing(self._around.at(position.exchange))
+    def _commit_and_send(self, kind: Literal["release", "gossip"], position: Position, gossip: Any, state: Any) -> None:
+        outgoing, _ = gossip.outgoing(self._around.at(position.exchange))
         for values in outgoing.values():
             for receiver in self._post.neighbours:
                 self._post.send(receiver, self._format.encode(Frame("message", self.learner, *position, values)))
-        super()._commit_and_send(kind, position)
+        super()._commit_and_send(kind, position, gossip, state)
 
 
 NODES = {one.__name__: one for one in (Node, Recomputing, Hasty)}
@@ -444,7 +445,7 @@ class Trial:
         self.stream = instances.stream(LEARNERS, self.steps, name=registered(self.name))
         self.home, self.witness = self.folder / "victim", self.folder / "witness" / "victim"
         self.home.mkdir(parents=True)
-        identity = Identity(NETWORK, VICTIM, config_digest(self.algorithm), "test", key_fingerprint(self.key))
+        identity = Identity(NETWORK, VICTIM, self.algorithm.digest, "test", key_fingerprint(self.key))
         Ledger.create(self.home / "ledger.db", identity)
         self.links = _links(self.folder / "certificates", self.algorithm)
         self.peers = [self._peer(learner) for learner in range(1, LEARNERS)]

@@ -20,12 +20,11 @@ import numpy as np
 
 from gossamer.core import Algorithm
 from gossamer.net.data.sources import from_iterable
-from gossamer.net.node.agreed import config_digest, key_fingerprint, noise_of
+from gossamer.net.node.agreement import key_fingerprint, noise_of
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Identity, Ledger
-from gossamer.net.web.board import Board
+from gossamer.net.web.status_board import Board
 from gossamer.net.wire.certificates import Authority, common_name
 from gossamer.net.wire.transport import Receive, Transport
 from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport
@@ -125,7 +124,7 @@ def zenoh_transports(folder: Path, algorithm: Algorithm, network: str = "0" * 32
         files = [folder / f"{learner}.pem", folder / f"{learner}.key"]
         for file, data in zip(files, (certificate, key), strict=True):
             file.write_bytes(data)
-        hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
+        hears, heard_by = algorithm.topology.ever_meets(learner)
         peers = {peer: addresses[peer] for peer in hears | heard_by}
         tls = Files(folder / "ca.pem", *files)
         made.append(ZenohTransport(Link(network, learner, addresses[learner], peers, tls)))
@@ -186,7 +185,7 @@ def make_member(
     file = folder / "ledger.db"
     key = key or secrets.token_bytes(32)
     if not file.exists():
-        Ledger.create(file, Identity(network, learner, config_digest(algorithm), "test", key_fingerprint(key)))
+        Ledger.create(file, Identity(network, learner, algorithm.digest, "test", key_fingerprint(key)))
         if run is not None:
             with Ledger.open(file) as fresh:
                 fresh.begin(run, algorithm.guarantee)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from gossamer.net.store import blobs, ledger
 from gossamer.net.store.blobs import LARGE, Space
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Guarantee, Pure
 
@@ -173,8 +173,8 @@ def test_the_directory_knows_the_file_before_a_row_refers_to_it(path: Path, monk
 def test_writes_pass_by_the_cache_where_they_can(path: Path) -> None:
     with Ledger.open(path) as one:
         commit(one, 0)
-        assert one._blobs._file is not None
-        flags = fcntl.fcntl(one._blobs._file._file, fcntl.F_GETFL)
+        assert one._pieces.blobs._file is not None
+        flags = fcntl.fcntl(one._pieces.blobs._file._file, fcntl.F_GETFL)
     probe = path.with_name("probe")
     probe.touch()
     try:
@@ -312,7 +312,7 @@ def test_somebody_reads_while_the_node_writes_on(path: Path) -> None:
         commit(one, *range(5))
         with Ledger.open(path, read_only=True) as reader:
             assert kept(reader, range(5)) == [2, 3, 4]
-            assert reader._blobs._file is None  # it never writes
+            assert reader._pieces.blobs._file is None  # it never writes
             commit(one, 5, 6)
             reader.verify()
             assert [reader.message(t, 0, 1) is not None for t in range(5)] == [False] * 4 + [True]

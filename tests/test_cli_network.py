@@ -227,7 +227,7 @@ def test_settings_that_make_no_sense_are_named(network: Path, tmp_path: Path, ol
         ("algorithm.json", b"\xff", "copy that of another node"),
         ("algorithm.json", b"[]", "copy that of another node"),
         ("algorithm.json", None, "copy that of another node"),
-        ("algorithm.json", b"{}", "The algorithm was made in Python: start the node with gossamer.net.node.launch"),
+        ("algorithm.json", b"{}", "The algorithm was made in Python: start the node with gossamer.net.launch"),
         ("algorithm.json", b'{"problem": {}, "topology": {}}', "Add a section [algorithm]"),
         ("algorithm.json", b'{"problem": 1, "topology": {}, "algorithm": {}}', "problem: got 1"),
         ("noise.key", None, "noise.key is gone"),

@@ -17,12 +17,12 @@ import pytest
 
 from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.net.data.sources import from_iterable
-from gossamer.net.node.agreed import config_digest, key_fingerprint
-from gossamer.net.node.directory import NodeDirectory
+from gossamer.net.directory import NodeDirectory
+from gossamer.net.node.agreement import key_fingerprint
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError
 from gossamer.net.store.witness import Witness
-from gossamer.net.web.board import Board
+from gossamer.net.web.status_board import Board
 from tests import instances
 from tests.crashes import (
     LEARNERS,
@@ -163,7 +163,7 @@ def test_a_ledger_of_anything_else_is_refused(other: str, tmp_path: Path) -> Non
     made = algorithm_of("dpsda_ps") if other == "configuration" else algorithm
     learner, key = (1 if other == "learner" else VICTIM), (bytes(32) if other == "key" else KEY)
     path, hub = tmp_path / "ledger.db", Hub()
-    Ledger.create(path, Identity(NETWORK, learner, config_digest(made), "test", key_fingerprint(key)))
+    Ledger.create(path, Identity(NETWORK, learner, made.digest, "test", key_fingerprint(key)))
     with Ledger.open(path) as ledger, pytest.raises(PrivacyError, match=f"{other}: the ledger belongs to another"):
         Node(
             algorithm,

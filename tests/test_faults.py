@@ -24,9 +24,9 @@ import pytest
 from gossamer import Budget, topology
 from gossamer.core import Algorithm
 from gossamer.net.data.samples import block_of
-from gossamer.net.node.agreed import block_at, noise_of, prepared
+from gossamer.net.node.agreement import block_at, noise_of, prepared
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.gossip import Accelerated, Averaging, Gossip, after_step
+from gossamer.net.node.gossip import Accelerated, Averaging, LocalGossip, after_step
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.participant import Participant
 from gossamer.net.store.ledger import Row
@@ -130,18 +130,19 @@ def warm(algorithm: Algorithm) -> None:
 
 def record(member: Member, ran: Ran) -> None:
     """Write down which frames a node looks at, and whose messages each step is made of."""
-    post, gather, handle = member.node._post, member.node._post.gather, member.node._post._handle
+    post, inbox = member.node._post, member.node._post._inbox
+    gather, look = post.gather, inbox._look
 
     def gathered(position: Any, senders: Any) -> Any:
         arrived = gather(position, senders)
         ran.used[member.node.learner, position.exchange, position.step] = set(arrived)
         return arrived
 
-    def handled(sender: int, data: bytes, arrived: float, wants: Any) -> None:
+    def looked(sender: int, data: bytes) -> Any:
         ran.came[member.node.learner].append(data)
-        handle(sender, data, arrived, wants)
+        return look(sender, data)
 
-    post.gather, post._handle = gathered, handled  # type: ignore[method-assign]
+    post.gather, inbox._look = gathered, looked  # type: ignore[method-assign]
 
 
 EXCHANGES = 40
@@ -335,7 +336,7 @@ def watch(member: Member, added: list[list[np.ndarray]]) -> None:
     """Write down what every release adds to what gossip holds."""
     release = member.node._me.release
 
-    def released(state: Any, block: Any, exchange: int, carried: Gossip | None = None) -> Any:
+    def released(state: Any, block: Any, exchange: int, carried: LocalGossip | None = None) -> Any:
         gossip, after = release(state, block, exchange, carried)
         if member.node._state is None:  # it only warms up
             return gossip, after
@@ -429,7 +430,7 @@ def released_map(network: Topology, steps: int, lost: Callable[[int, int, int], 
     """Row i: what learner i releases of every d_j, where gossip of unit vectors loses (step, sender, receiver)."""
     n, theta = network.learners, 0.5
     arounds = [Neighbourhoods(network, i).at(0) for i in range(n)]
-    each: list[Gossip] = [Accelerated((one,), (one,), theta) for one in np.eye(n)]
+    each: list[LocalGossip] = [Accelerated((one,), (one,), theta) for one in np.eye(n)]
     for step in range(steps):
         sent = [gossip.outgoing(around)[0] for gossip, around in zip(each, arounds, strict=True)]
         each = [

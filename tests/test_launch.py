@@ -24,10 +24,10 @@ from gossamer import Budget, algorithms, problems, topology
 from gossamer.cli import app
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
 from gossamer.net import Ledger, LedgerError, NodeDirectory, Pace, Running, Sealer, Witness, init_network, prepared
-from gossamer.net.node import launch as launched
-from gossamer.net.store.sealing import read_key, seal_key
+from gossamer.net import launch as launched
+from gossamer.net.store.vault import read_key, seal_key
 from gossamer.net.store.witness import default_witness, witness_of
-from gossamer.net.web.board import Board
+from gossamer.net.web.status_board import Board
 from tests.networks import Hub, until
 
 PROBLEM = problems.Logistic(3, feature_bound=1.0)
@@ -49,7 +49,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """Nodes speak in memory, and this machine keeps its witnesses in a folder."""
     made = Hub()
     monkeypatch.setattr(
-        sys.modules["gossamer.net.node.launch"], "ZenohTransport", lambda link: made.transport(link.learner)
+        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link: made.transport(link.learner)
     )
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
     return made
@@ -389,7 +389,7 @@ def test_a_key_that_cannot_be_sealed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     go(node, 2, state_key=file)
     assert (node.path / "noise.key").stat().st_mode & 0o077 == 0
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["gossamer.net.store.sealing"], "_replace", full)
+        patch.setattr(sys.modules["gossamer.net.store.vault"], "_replace", full)
         assert go(node, 4, state_key=file) == "finished"
 
 

@@ -27,9 +27,9 @@ from gossamer.cli.commands import Commands
 from gossamer.cli.ledger import ledger as commands
 from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.net.store.chain import Row
-from gossamer.net.store.database import place
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Spent
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.pieces import place
+from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Mark, Witness, default_witness
 from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Approximate, BoundedRange, Gaussian, Guarantee, Pure, compose, no_guarantee
@@ -332,7 +332,8 @@ def test_create_never_overwrites(tmp_path):
         (["UPDATE secret SET salt = randomblob(32)"], "row 3: the stored messages"),
         (["DELETE FROM secret"], "key of its digests"),
         (["DROP TABLE blobs"], "cannot be read"),
-        (["PRAGMA user_version = 1"], "not a ledger"),
+        (["PRAGMA user_version = 3"], "format 3; allowed: format 4. Use the version that made it"),
+        (["PRAGMA application_id = 1"], "not a ledger"),
     ],
 )  # fmt: skip
 def test_every_change_is_found(tmp_path, statements, why):

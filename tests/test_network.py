@@ -14,7 +14,7 @@ import pytest
 from gossamer import Budget, simulate, topology
 from gossamer.algorithms import REGISTRY
 from gossamer.core import Algorithm
-from gossamer.net.node.agreed import prepared
+from gossamer.net.node.agreement import prepared
 from tests import instances
 from tests.networks import make_member, run_all, samples_of, simulator_noise, zenoh_transports
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
@@ -14,12 +15,13 @@ import pytest
 
 from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net import Ledger, Pace, config_digest, prepared
-from gossamer.net.node.agreed import frame_format
-from gossamer.net.node.costs import Cost
-from gossamer.net.node.gossip import Cumulative
+from gossamer.net import Ledger, LedgerError, Pace, prepared
+from gossamer.net.node.agreement import frame_format
+from gossamer.net.node.checkpoint import unpack
+from gossamer.net.node.gossip import Cumulative, restored
 from gossamer.net.node.participant import Participant
-from gossamer.net.wire.frames import Frame
+from gossamer.net.node.spending import Cost
+from gossamer.net.wire.frames import NEVER, Frame, Position
 from gossamer.privacy import Pure, SecureNoise
 from gossamer.problems import Block
 from tests.networks import Faults, Hub, Member, _run, make_member, run_all, until
@@ -135,11 +137,12 @@ def test_what_was_lost_is_sent_again_when_it_is_asked_for(tmp_path: Path) -> Non
 
 def test_large_and_unknown_frames_are_not_even_kept(tmp_path: Path) -> None:
     (one,) = members(tmp_path, private(), Hub(), among=[0])
-    one.node._post.receive(1, bytes(one.node._format.limit + 1))
-    one.node._post.receive(7, b"hello")
+    inbox = one.node._post._inbox
+    inbox.put(1, bytes(one.node._format.limit + 1))
+    inbox.put(7, b"hello")
     numbers = one.node.board.numbers()
     assert (numbers["frames_dropped size"], numbers["frames_dropped stranger"]) == (1, 1)
-    assert one.node._post._arrivals.take(0) == []
+    assert inbox._arrivals.take(0) == []
     one.node.ledger.close()
 
 
@@ -307,6 +310,73 @@ def test_a_sample_that_all_see_costs_its_owner_what_all_release() -> None:
     assert not private().others_release
 
 
+@pytest.mark.parametrize(("make", "word"), [(private, "plain"), (after_gossip, "accelerated")])
+def test_no_name_of_the_code_is_written_to_disk(tmp_path: Path, make: Any, word: str) -> None:
+    one, *_ = three = members(tmp_path, make(), Hub(), exchanges=2)
+    run_all(three)
+    with Ledger.open(tmp_path / "0" / "ledger.db", read_only=True) as ledger:
+        kept, first, last = unpack(ledger.state() or b""), next(ledger.rows()), ledger.last
+    assert list(kept) == ["step", "heard", "mark", "seen", "state", "gossip", "arrays"]
+    assert (kept["gossip"], restored(word, kept["arrays"], [()], one.node._me.theta).word) == (word, word)
+    assert list(json.loads(first.note)) == ["network", "learner", "config", "source", "key"]
+    words = "number time kind exchange step run spent bytes message state note previous hash"
+    assert list(json.loads(last.to_json())) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("make", "there", "last", "refused"),
+    [
+        (private, range(3), Position(2, 0), Position(3, 0)),
+        (after_gossip, range(3), Position(2, 0), Position(2, 1)),
+        (after_gossip, range(1), Position(0, 0), Position(0, 1)),  # alone it gives up, and cannot commit that
+    ],
+    ids=["a release", "a gossip step", "word that there is none"],
+)
+def test_a_commit_that_fails_leaves_the_node_where_it_was(
+    tmp_path: Path, make: Any, there: range, last: Position, refused: Position
+) -> None:
+    """Its position, what it has sent and what it answers to its neighbours are those of the last commit."""
+    hub = Hub()
+    broken, *others = members(tmp_path, make(), hub, among=there, exchanges=10)
+    node, post, form = broken.node, broken.node._post, broken.node._format
+    commit = node.ledger.commit
+
+    def fail(kind: Any, exchange: int, step: int, *facts: Any) -> Any:
+        if (exchange, step) == refused:
+            raise LedgerError("the disk is full")
+        return commit(kind, exchange, step, *facts)
+
+    node.ledger.commit = fail  # type: ignore[method-assign]
+    threads = [start(member) for member in (broken, *others)]
+    threads[0].join(30)
+    for member in others:
+        member.node.stop()
+    for thread in threads:
+        thread.join(30)
+    assert "the disk is full" in str(broken.error)
+    for _ in range(10):
+        post.look(0.0)  # what had come by then
+
+    def said() -> list[Frame]:
+        return [form.decode(data, 0) for sender, _, data in hub.sent if sender == 0]
+
+    def answered(*question: Any) -> list[tuple[str, Position]]:
+        before = len(said())
+        post._inbox.put(1, form.encode(Frame(question[0], 1, *question[1])))
+        post.look(0.0)
+        return [(frame.kind, frame.position) for frame in said()[before:]]
+
+    assert node._position == last == (node.ledger.last.exchange, node.ledger.last.step)
+    assert max(frame.position for frame in said() if frame.kind in ("message", "void")) == last
+    held = ("seen", post.all_seen().get(1, NEVER))
+    assert answered("want", refused) == [held]
+    assert answered("want", last) == [held, ("message", last)]
+    assert answered("seen", last) == []
+    with pytest.raises(LedgerError, match=f"holds a message of exchange {refused.exchange}"):
+        answered("seen", refused)
+    node.ledger.close()
+
+
 def test_raw_gradients_are_not_kept_at_rest(tmp_path: Path) -> None:
     algorithm = private()
     me = Participant(algorithm, 0, SecureNoise(bytes(32), "run", "digest"))
@@ -369,5 +439,5 @@ def test_the_digest_tells_models_apart() -> None:
     models = ((linear, 0.0), (linear, 1.0), (doubled, 0.0), (scaled([1.0, 2.0]), 0.0), (scaled([1.0, 3.0]), 0.0))
     for apply, start_at in models:
         model = problems.Model(apply, jnp.full((2, 2), start_at), features=(2,), classes=2)
-        digests.add(config_digest(algorithms.d_ogd(model, topology.ring(3), step=0.1)))
+        digests.add(algorithms.d_ogd(model, topology.ring(3), step=0.1).digest)
     assert len(digests) == len(models)

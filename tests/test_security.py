@@ -30,11 +30,10 @@ from gossamer import topology
 from gossamer.algorithms import REGISTRY
 from gossamer.cli import app
 from gossamer.core import Algorithm
-from gossamer.core.spec import make_algorithm
-from gossamer.net.node.agreed import prepared
+from gossamer.net.directory import NodeDirectory
+from gossamer.net.node.agreement import prepared
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.directory import NodeDirectory
-from gossamer.net.node.launch import launch
+from gossamer.net.startup import launch
 from gossamer.net.store.ledger import LedgerError
 from gossamer.net.wire.certificates import Authority, common_name
 from gossamer.net.wire.frames import REASONS, VERSION
@@ -297,25 +296,22 @@ def torment(victim: Member, hub: Hub, count: int, left: Fuzzed) -> None:
     """Send broken frames to a node, and check that all it keeps is as before."""
     node, ran = victim.node, Ran([victim], hub, [])
     state, before = kept_by(node), ran.dropped(0)
-    post, broken = node._post, [b""]
-    handle, check = post._handle, post._check_seen
+    post, inbox, broken = node._post, node._post._inbox, [b""]
+    look = inbox._look
 
-    def handled(sender: int, data: bytes, arrived: float, wants: dict[int, Any]) -> None:
-        asked: dict[int, Any] = {}
-        handle(sender, data, arrived, asked)
-        left.answered += len(asked) if data is broken[-1] else 0  # neighbours that wait for it ask too
-        wants.update(asked)
+    def looked(sender: int, data: bytes) -> Any:
+        frame = look(sender, data)
+        if frame is not None:
+            left.answered += frame.kind == "want" and data is broken[-1]  # neighbours that wait for it ask too
+            left.believed += frame.kind == "seen"
+        return frame
 
-    def checked(frame: Any) -> None:
-        left.believed += 1
-        check(frame)
-
-    post._handle, post._check_seen = handled, checked  # type: ignore[method-assign]
+    inbox._look = looked
     for sender, data in fuzz(list(hub.sent), count):
         broken[-1] = data
-        post.receive(sender, data)
+        inbox.put(sender, data)
         post.look(0.0)
-    post._handle, post._check_seen = handle, check  # type: ignore[method-assign]
+    inbox._look = look
     left.dropped = {reason: now - before[reason] for reason, now in ran.dropped(0).items()}
     assert kept_by(node) == state
 
@@ -488,7 +484,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", home["XDG_STATE_HOME"])
         directory = NodeDirectory(nodes[2])
-        third = launch(directory, directory.settings(), make_algorithm(directory.tables()), exchanges=LEAKING)
+        third = launch(directory, directory.settings(), directory.algorithm(), exchanges=LEAKING)
     third.node._post._transport = spy = Recorder(third.node._post._transport)
     started = [start(node, home) for node in nodes[:2]]
     thread = threading.Thread(target=third.run, kwargs={"linger": True})

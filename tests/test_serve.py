@@ -16,13 +16,13 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from gossamer import net
 from gossamer.errors import ConfigurationError, DataError, NetworkError
 from gossamer.net.data.sources import from_iterable
 from gossamer.net.node.spending import Refusal
-from gossamer.net.web import board as board_module
-from gossamer.net.web import serve
-from gossamer.net.web.board import ALLOWED, DROPS, EVENTS, Board
-from gossamer.net.web.serve import Endpoint
+from gossamer.net.web import endpoint as serving
+from gossamer.net.web.endpoint import Endpoint
+from gossamer.net.web.status_board import ALLOWED, DROPS, EVENTS, Board
 from gossamer.net.wire.frames import REASONS
 from gossamer.privacy import Guarantee, Pure
 from gossamer.problems import LeastSquares, Logistic, Softmax, small_cnn
@@ -253,9 +253,9 @@ def test_what_is_not_on_the_list_is_not_logged(board, logs, event, fields):
 def test_the_list_has_what_nodes_log_and_no_more():
     """By the source: the event, or a variable that holds why a run ended, and the names of the fields."""
     logged = {}
-    for file in Path(board_module.__file__).parent.glob("*.py"):
+    for file in Path(net.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(file.read_text())):
-            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") in ("log", "_log_seldom"):
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") in ("log", "log_seldom"):
                 named = {keyword.arg for keyword in call.keywords}
                 told = call.args[0]
                 events = [told.value] if isinstance(told, ast.Constant) else get_args(Refusal)
@@ -349,7 +349,7 @@ def test_paths_and_methods(endpoint):
 
 
 def test_sizes_of_bodies(board, endpoint, monkeypatch):
-    monkeypatch.setattr(serve, "LARGEST_BODY", 100)
+    monkeypatch.setattr(serving, "LARGEST_BODY", 100)
     board.publish(9, np.float32([1, -2]))
     body = '{"x": [1, 2]}'
     for headers, status in (
@@ -423,7 +423,7 @@ def test_a_client_that_goes_away_does_no_harm(endpoint, capfd):
 
 
 def test_a_client_that_says_nothing_is_left(endpoint, monkeypatch, capfd):
-    monkeypatch.setattr(serve._Handler, "timeout", 0.1)
+    monkeypatch.setattr(serving._Handler, "timeout", 0.1)
     with socket.create_connection(("127.0.0.1", endpoint.port), timeout=10) as connection:
         connection.sendall(b"GET /met")
         assert connection.recv(100) == b""

@@ -228,6 +228,31 @@ def test_alternating_uses_exchange_modulo_period_far_away() -> None:
     assert not topology.alternating([parts[0], topology.star(6, weights="uniform")]).is_doubly_stochastic()
 
 
+@pytest.mark.parametrize(
+    "network",
+    [
+        topology.directed_exponential(7),
+        topology.star(5),
+        topology.isolated(3),
+        topology.alternating(PAIRS),
+        topology.alternating([topology.directed_ring(4), topology.isolated(4)]),
+        topology.with_link_failures(topology.directed_ring(5), 0.5, seed=3),
+        topology.random_matching(6, seed=1),
+    ],
+    ids=str,
+)
+def test_whom_a_learner_ever_meets(network: topology.Topology) -> None:
+    ever = dense(network.neighbours(np.arange(200))).any(axis=0)
+    np.fill_diagonal(ever, False)
+    for learner in range(network.learners):
+        hears, heard_by = network.ever_meets(learner)
+        assert hears == frozenset(np.flatnonzero(ever[learner]).tolist())
+        assert heard_by == frozenset(np.flatnonzero(ever[:, learner]).tolist())
+    for stranger in (-1, network.learners):
+        with pytest.raises(ConfigurationError, match="learner"):
+            network.ever_meets(stranger)
+
+
 def test_alternating_windows() -> None:
     halves = topology.alternating(PAIRS)
     assert not halves.is_strongly_connected(window=1)

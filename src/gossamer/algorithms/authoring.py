@@ -14,6 +14,7 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import AdditiveLaw, Calibrated
 from gossamer.privacy import Assumption, Clip, Guarantee, NoiseSpec, Unit
 from gossamer.problems import Problem, check_clip
+from gossamer.spec import kind
 from gossamer.topology import Topology
 
 Calibration = Literal["tight", "published"]
@@ -208,6 +209,7 @@ def require_one_bound(clip: Clip) -> None:
 # Schedules of exchanges 1, 2, ...
 
 
+@kind("public", "lagged")
 @dataclass(frozen=True)
 class Lagged:
     """A rate one exchange late, as paper 002 writes it: y(t) is made with alpha(t-1), and alpha(0) is alpha(1).
@@ -226,6 +228,7 @@ class Lagged:
         return str(self.rate).replace("t^", "max(t-1, 1)^").replace("(t + ", "(max(t-1, 1) + ")
 
 
+@kind("public", "geometric")
 @dataclass(frozen=True)
 class Geometric:
     """scale * ratio^t at exchange t = 1, 2, ...
@@ -245,6 +248,7 @@ class Geometric:
         return f"{self.scale:.4g} * {self.ratio:g}^t at exchange t"
 
 
+@kind("public", "growth")
 @dataclass(frozen=True)
 class Growth:
     """(t + 1)^power at exchange t = 1, 2, ...
@@ -263,6 +267,7 @@ class Growth:
         return f"(t + 1)^{self.power:g} at exchange t"
 
 
+@kind("public", "delayed")
 @dataclass(frozen=True)
 class Delayed:
     """A rate that is zero for the first `delay` exchanges, while samples are gathered.
@@ -279,6 +284,7 @@ class Delayed:
         return np.asarray(np.where(t <= self.delay, 0.0, self.rate(t)), np.float64)
 
 
+@kind("public", "shifted")
 @dataclass(frozen=True)
 class Shifted:
     """A schedule one exchange late, with a value of its own at the first exchange, which no sample precedes.
@@ -295,6 +301,7 @@ class Shifted:
         return np.asarray(np.where(t == 1, self.first, self.schedule(np.maximum(t - 1, 1))), np.float64)
 
 
+@kind("public", "share")
 @dataclass(frozen=True)
 class Share:
     """The share of the newest y in an average whose weights grow like t^power, counted from the delay on.
@@ -311,6 +318,7 @@ class Share:
         return np.asarray((1 + self.power) / (np.maximum(t - self.delay, 1) + self.power), np.float64)
 
 
+@kind("public", "table")
 @dataclass(frozen=True)
 class Table:
     """One value for every exchange, and the last one for all after it.

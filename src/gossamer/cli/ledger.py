@@ -15,11 +15,11 @@ from rich.console import Console
 
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.net.node.costs import Cost, added_up, cost_of, own_of, units_of
-from gossamer.net.store.books import Book, checked_book, distinct, open_book, own_witness
+from gossamer.net.ledgers import AnyLedger, checked_ledger, distinct, open_ledger, own_witness
+from gossamer.net.node.spending import Cost, added_up, cost_of, own_of, units_of
 from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export, export
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import default_witness
 from gossamer.privacy import compose
 from gossamer.privacy.guarantee import rounded_up
@@ -37,17 +37,17 @@ def show_ledger(
 ) -> None:
     """Show whose ledger it is, what was promised, and the last rows."""
     with ExitStack() as stack:
-        book = open_book(place, stack)
+        opened = open_ledger(place, stack)
         console = Console()
-        facts = asdict(book.identity) | {"run": book.run or "has not begun", "rows": f"{book.last.number:,}"}
+        facts = asdict(opened.identity) | {"run": opened.run or "has not begun", "rows": f"{opened.last.number:,}"}
         rows_of_facts = tuple((name, str(fact)) for name, fact in facts.items())
         show(console, Table(("ledger", str(place)), rows_of_facts), words=True)
-        if book.promise:
-            say(console, book.promise.sentence())
-        delta = _shown_delta(book)
+        if opened.promise:
+            say(console, opened.promise.sentence())
+        delta = _shown_delta(opened)
         if delta is not None:
             say(console, f"What was spent up to each row, at delta {rounded_up(delta)}:")
-        show(console, _last_rows(book, rows, delta))
+        show(console, _last_rows(opened, rows, delta))
 
 
 @ledger.command("verify")
@@ -73,7 +73,7 @@ def total_ledgers(
     if delta is not None and not 0 <= delta < 1:
         raise ConfigurationError("--delta", delta, "a number from 0 to below 1")
     with ExitStack() as stack:
-        costs = [cost_of(book) for book in distinct([checked_book(place, stack) for place in places])]
+        costs = [cost_of(opened) for opened in distinct([checked_ledger(place, stack) for place in places])]
     show(Console(), totals(costs, delta), words=True)
     for source in sorted({cost.source for cost in costs}):
         units = units_of(cost for cost in costs if cost.source == source)
@@ -86,12 +86,12 @@ def total_ledgers(
 def export_ledger(place: One, out: Annotated[Path, typer.Option(help="The file to write.")]) -> None:
     """Write the rows as JSON lines: no state, no messages, and no key of the digests."""
     with ExitStack() as stack:
-        book = open_book(place, stack)
-        if isinstance(book, Export):
+        opened = open_ledger(place, stack)
+        if isinstance(opened, Export):
             raise ConfigurationError("ledger", str(place), "a node's ledger", "this is an exported one already")
-        book.verify()
-        export(book, out)
-        typer.echo(f"{book.last.number:,} rows in {out}, head {book.last.hash}")
+        opened.verify()
+        export(opened, out)
+        typer.echo(f"{opened.last.number:,} rows in {out}, head {opened.last.hash}")
 
 
 def totals(costs: Sequence[Cost], delta: float | None = None) -> Table:
@@ -115,7 +115,7 @@ def _sum(costs: Sequence[Cost], delta: float | None) -> tuple[str, str]:
     return rounded_up(epsilon), rounded_up(at)
 
 
-def _last_rows(book: Book, count: int, delta: float | None) -> Table:
+def _last_rows(opened: AnyLedger, count: int, delta: float | None) -> Table:
     rows = [
         (
             str(row.number),
@@ -125,14 +125,14 @@ def _last_rows(book: Book, count: int, delta: float | None) -> Table:
             f"{row.bytes:,}",
             rounded_up(_epsilon(row.spent, delta)) if row.exchange >= 0 else "",
         )
-        for row in book.rows(first=max(1, book.last.number - count + 1))
+        for row in opened.rows(first=max(1, opened.last.number - count + 1))
     ]
     return Table(("row", "time (UTC)", "kind", "exchange", "step", "bytes", "epsilon spent"), tuple(rows))
 
 
-def _shown_delta(book: Book) -> float | None:
+def _shown_delta(opened: AnyLedger) -> float | None:
     """Where epsilon is shown; None without a guarantee."""
-    return own_of(book.promise.deltas, book.identity.learner) if book.promise and book.promise.losses else None
+    return own_of(opened.promise.deltas, opened.identity.learner) if opened.promise and opened.promise.losses else None
 
 
 def _epsilon(spent: Sequence[Spent], delta: float | None) -> float:
@@ -143,23 +143,23 @@ def _verified(place: Path, sealer: Sealer | None) -> bool:
     """Say what was found; whether nothing was wrong."""
     try:
         with ExitStack() as stack:
-            book = checked_book(place, stack, sealer)
-            found = f"{place}: {book.last.number:,} rows, chain intact, head {book.last.hash}"
-            typer.echo(f"{found} ({_extent(place, book)})")
+            opened = checked_ledger(place, stack, sealer)
+            found = f"{place}: {opened.last.number:,} rows, chain intact, head {opened.last.hash}"
+            typer.echo(f"{found} ({_extent(place, opened)})")
     except GossamerError as error:
         typer.echo(f"error: {place}: {error}", err=True)
         return False
     return True
 
 
-def _extent(place: Path, book: Book) -> str:
+def _extent(place: Path, opened: AnyLedger) -> str:
     """What was checked beside the chain, in words."""
-    if isinstance(book, Export):
+    if isinstance(opened, Export):
         return "an export: the chain only"
-    witness = own_witness(place, book)
-    place_of = "" if witness.path == default_witness(book.identity.key) else f" in {witness.path.parent}"
+    witness = own_witness(place, opened)
+    place_of = "" if witness.path == default_witness(opened.identity.key) else f" in {witness.path.parent}"
     known = f"the witness{place_of} agrees" if witness.read() else f"no witness{place_of or ' on this machine'}"
-    return f"sealed: no messages, no state; {known}" if book.locked else known
+    return f"sealed: no messages, no state; {known}" if opened.locked else known
 
 
 def _read(path: Path) -> bytes:

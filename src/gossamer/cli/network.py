@@ -23,7 +23,6 @@ from gossamer.checks import check_count
 from gossamer.cli import doubts
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
-from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.streams import Stream
 
@@ -62,9 +61,9 @@ def init(
     ] = False,
 ) -> None:
     """Make a directory for every node: settings, certificate, noise key and ledger."""
-    from gossamer.net.node.agreed import prepared
+    from gossamer.net.directory import init_network
+    from gossamer.net.node.agreement import prepared
     from gossamer.net.node.correspondence import Pace
-    from gossamer.net.node.directory import init_network
 
     check_count("--nodes", nodes)
     found = load_for_nodes(algorithm, nodes)
@@ -74,7 +73,6 @@ def init(
     made = init_network(
         directory,
         ready,
-        tables=found.algorithm.spec(),
         hosts=hosts,
         port=port,
         http_port=http_port or None,
@@ -130,8 +128,8 @@ def run_node(
     linger: Annotated[bool, typer.Option(help="At the end keep serving the last decision, until SIGTERM.")] = True,
 ) -> None:
     """Run one learner, until its guarantee is used up or somebody stops it."""
-    from gossamer.net.node.directory import NodeDirectory
-    from gossamer.net.node.launch import launch, limit_arenas
+    from gossamer.net.directory import NodeDirectory
+    from gossamer.net.startup import launch, limit_arenas
 
     limit_arenas()
     found = NodeDirectory(directory)
@@ -139,7 +137,7 @@ def run_node(
     running = launch(
         found,
         settings,
-        Algorithm.from_spec(found.tables()),
+        found.algorithm(),
         data=data if data in (None, "-") else str(Path(data).absolute()),  # `launch` looks in DIR
         exchanges=exchanges,
         state_key=state_key,
@@ -157,7 +155,7 @@ def run(
     exchanges: Annotated[int | None, typer.Option(help="End after so many exchanges.")] = None,
 ) -> None:
     """Start all nodes of a directory on this machine, and show what they do."""
-    from gossamer.net.node.directory import NodeDirectory
+    from gossamer.net.directory import NodeDirectory
 
     made = [path for path in directory.glob("node-*") if path.name.removeprefix("node-").isdigit()]
     found = sorted(made, key=lambda path: int(path.name.removeprefix("node-")))

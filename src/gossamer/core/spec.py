@@ -13,11 +13,13 @@ guarantee, in nine digits. Its digest is what nodes agree on, and what checkpoin
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError
 from gossamer.spec import (
@@ -33,6 +35,7 @@ from gossamer.spec import (
     spec_of,
     written,
 )
+from gossamer.topology import Topology
 
 if TYPE_CHECKING:
     from gossamer.core.algorithm import Algorithm
@@ -42,6 +45,7 @@ VERSION = 1
 TABLES = ("problem", "topology", "algorithm")
 LISTED = "`gossamer algorithms` lists them, and what each is"
 _MOMENTS = np.array([1, 2, 3, 10, 1_000, 1_000_000], np.int64)  # exchanges at which schedules are told apart
+_CHANGES = 8  # exchanges of which a network that changes is compared
 SETTLED = ("problem", "topology", "learners")  # parameters that have a table of their own, or follow from it
 
 
@@ -71,6 +75,8 @@ def _resolved(algorithm: Algorithm) -> dict[str, Any]:
     """All numbers that say what is computed, and what is promised."""
     promise = algorithm.guarantee
     return {
+        "start": _hashed(algorithm.problem.initial_decision()),
+        "network": _links(algorithm.topology),
         "schedule": spec_of(algorithm.schedule),
         "mixing": spec_of(algorithm.mixing),
         "public": {name: plain(schedule(_MOMENTS)) for name, schedule in sorted(algorithm.public.items())},
@@ -93,6 +99,21 @@ def _resolved(algorithm: Algorithm) -> dict[str, Any]:
             "sampler_error": promise.sampler_error,
         },
     }
+
+
+def _links(network: Any) -> str | None:
+    """Who hears whom with which weight: of random graphs a seed says it only together with a library's version."""
+    if not isinstance(network, Topology):
+        return None
+    lists = network.neighbours(np.arange(1 if network.fixed else _CHANGES))
+    return _hashed(lists.speakers, np.round(lists.weights, 9))
+
+
+def _hashed(*arrays: NDArray[Any]) -> str:
+    hashed = hashlib.sha256()
+    for array in arrays:
+        hashed.update(f"{array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return hashed.hexdigest()
 
 
 def _finite(value: float) -> float | None:

@@ -1,17 +1,31 @@
-"""Learners in processes of their own: nodes that gossip over Zenoh, with a ledger that survives crashes."""
+"""Learners in processes of their own: nodes that gossip over Zenoh, with a ledger that survives crashes.
 
-from gossamer.net.data.followed import FollowedFile
+Rooms, each imports only from those below it:
+
+- `startup`, `ledgers`, `directory`: the process of a node, runs and what they cost together, the files of a node
+- `node`: the loop, the learner, its gossip, what it says to neighbours and hears from them, what it may still spend
+- `web`: what a node shows of itself; `store`: what stays on disk
+- `data`: samples and where they come from; `wire`: frames, the transport, certificates
+- `dependencies`: what must be installed
+
+A message on its way, where `node/node.py` calls one after the other: data/followed_file, data/samples (a block),
+node/participant (learn and speak), node/gossip (what goes to whom), wire/frames (bytes), store/ledger (on disk),
+node/correspondence (sent), wire/zenoh_link; and at the neighbour node/inbox (kept until its step), wire/frames
+(checked), node/gossip (mixed), node/participant (heard).
+"""
+
+from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
-from gossamer.net.node.agreed import config_digest, prepared
+from gossamer.net.directory import NodeDirectory, Settings, init_network
+from gossamer.net.node.agreement import prepared
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.directory import NodeDirectory, Settings, init_network
-from gossamer.net.node.launch import Running, launch, limit_arenas
 from gossamer.net.node.node import Node
+from gossamer.net.startup import Running, launch, limit_arenas
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Row, Spent
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness
-from gossamer.net.web.board import Board
-from gossamer.net.web.serve import Endpoint
+from gossamer.net.web.endpoint import Endpoint
+from gossamer.net.web.status_board import Board
 from gossamer.net.wire.certificates import Authority
 from gossamer.net.wire.frames import Format, Frame, FrameError
 from gossamer.net.wire.transport import Transport
@@ -43,7 +57,6 @@ __all__ = [
     "Transport",
     "Witness",
     "ZenohTransport",
-    "config_digest",
     "from_iterable",
     "init_network",
     "launch",

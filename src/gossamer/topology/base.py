@@ -75,6 +75,18 @@ class Topology(ABC):
     def is_strongly_connected(self, window: int = 1) -> bool:
         """Whether news reaches everybody over the links of every `window` consecutive exchanges."""
 
+    def ever_meets(self, learner: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Whom this learner may ever hear, and who may ever hear it; where nothing rules it out, anybody meets anybody.
+
+        >>> from gossamer import topology
+        >>> hears, heard_by = topology.random_matching(4, seed=1).ever_meets(0)
+        >>> sorted(hears), sorted(heard_by)
+        ([1, 2, 3], [1, 2, 3])
+        """
+        self._check_learner(learner)
+        everybody = frozenset(range(self.learners)) - {learner}
+        return everybody, everybody
+
     def spectral_gap(self) -> float:
         """One minus the second singular value: how fast gossip agrees. One learner alone: 1."""
         return 1.0 - self.second_singular_value()
@@ -102,11 +114,14 @@ class Topology(ABC):
         return float(weights[speakers == learner].sum())
 
     def _row(self, learner: int, exchange: int) -> tuple[Integers, Floats]:
-        if not 0 <= learner < self.learners:
-            raise ConfigurationError("learner", learner, f"a whole number from 0 to {self.learners - 1}")
+        self._check_learner(learner)
         weights = self.sparse(exchange)
         row = slice(weights.indptr[learner], weights.indptr[learner + 1])
         return weights.indices[row], weights.data[row]
+
+    def _check_learner(self, learner: int) -> None:
+        if not 0 <= learner < self.learners:
+            raise ConfigurationError("learner", learner, f"a whole number from 0 to {self.learners - 1}")
 
 
 def as_exchanges(exchanges: Integers | int) -> NDArray[np.int64]:

@@ -63,6 +63,17 @@ class FixedTopology(Topology):
         spoken = self._matrix.nnz - np.count_nonzero(self._matrix.diagonal())
         return np.full(len(as_exchanges(exchanges)), spoken, np.int64)
 
+    def ever_meets(self, learner: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Whom this learner hears, and who hears it: always the same.
+
+        >>> from gossamer import topology
+        >>> topology.directed_ring(3).ever_meets(0)
+        (frozenset({2}), frozenset({1}))
+        """
+        self._check_learner(learner)
+        hears, heard_by = self._matrix[[learner]].nonzero()[1], self._matrix[:, [learner]].nonzero()[0]
+        return frozenset(hears.tolist()) - {learner}, frozenset(heard_by.tolist()) - {learner}
+
     def second_singular_value(self) -> float:
         """Second largest singular value of the matrix; 0 for one learner alone."""
         return self._second_singular_value

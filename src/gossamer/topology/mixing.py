@@ -47,6 +47,9 @@ class Mixing(Protocol):
     def steps(self) -> int:
         """Gossip steps in one exchange; each costs the topology's `links`."""
 
+    def theta_on(self, topology: Topology) -> float | None:
+        """Each step is (1 + theta) P H - theta H(before), as a node computes it too; None: P H, plain gossip."""
+
     def prepare(self, topology: Topology, exchanges: Integers) -> tuple[Arrays, Arrays]:
         """On the host: arrays that never change, and arrays with a leading axis over these exchanges."""
 
@@ -108,6 +111,9 @@ class Gossip:
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps, least=1)
+
+    def theta_on(self, topology: Topology) -> None:
+        """No acceleration."""
 
     def prepare(self, topology: Topology, exchanges: Integers) -> tuple[Arrays, Arrays]:
         """Arrays for `mix`; a topology that is fixed has no varying part."""

@@ -91,6 +91,11 @@ class Alternating(ChangingTopology):
         each = np.concatenate([part.links(np.zeros(1, np.int64)) for part in self.parts])
         return each[self._phases(exchanges)]
 
+    def ever_meets(self, learner: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Those whom it meets in any part."""
+        hears, heard_by = zip(*(part.ever_meets(learner) for part in self.parts), strict=True)
+        return frozenset().union(*hears), frozenset().union(*heard_by)
+
     def is_doubly_stochastic(self) -> bool:
         """Whether every part is."""
         return all(part.is_doubly_stochastic() for part in self.parts)
@@ -213,6 +218,10 @@ class FailingLinks(ChangingTopology):
         used = self._lists.weights[:, 1:] > 0.0
         count: NDArray[np.int64] = np.count_nonzero(self._links_up(exchanges) & used, axis=(1, 2))
         return count
+
+    def ever_meets(self, learner: int) -> tuple[frozenset[int], frozenset[int]]:
+        """Those whom it meets when all links are up."""
+        return self.base.ever_meets(learner)
 
     def is_doubly_stochastic(self) -> bool:
         """Whether the weights stay so when any links fail: they must be symmetric."""

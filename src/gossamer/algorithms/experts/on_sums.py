@@ -8,8 +8,10 @@ from gossamer.core import Algorithm, Federation, Phases, Segment
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Assumption, Guarantee
 from gossamer.problems import Experts
+from gossamer.spec import kind
 
 
+@kind("algorithm", "summed", readable=False)
 def summed(algorithm: Algorithm, *, pooled: bool = False) -> Algorithm:
     """The same algorithm for a stream of sums (`streams.Experts.sums`): a row is what a block adds up to.
 

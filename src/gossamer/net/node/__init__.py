@@ -1,1 +1,1 @@
-"""The node: its loop, its neighbours, what it says and hears, and what it may still spend."""
+"""The node: its loop, its learner, its neighbours, what it says and hears, and what it may still spend."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +30,23 @@ from gossamer.net.wire.transport import ALL
 Values = tuple[NDArray[Any], ...]
 """The arrays of one message."""
 
+Outgoing = tuple[Mapping[int, Values], "LocalGossip"]
+"""What is sent in a step, by receiver (or to `ALL`), and the gossip with that written down."""
+
 _PIECE = 16_384  # numbers: two pieces of 128 KB are in the second cache
 
 
-class Gossip(ABC):
-    """The gossip of one learner in one exchange. Methods change nothing: each step makes a new value."""
+class LocalGossip(ABC):
+    """The gossip of one learner in one exchange. Methods change nothing: each step makes a new value.
+
+    Attributes:
+        word: what it is called on disk.
+    """
+
+    word: ClassVar[str]
 
     @abstractmethod
-    def outgoing(
-        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
-    ) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(self, around: Neighbourhood, gone: frozenset[int] = frozenset()) -> Outgoing:
         """What is sent in the next step, by receiver (or to `ALL`), and the gossip with that written down.
 
         Args:
@@ -48,7 +55,7 @@ class Gossip(ABC):
         """
 
     @abstractmethod
-    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> LocalGossip:
         """After a step in which these messages arrived."""
 
     @abstractmethod
@@ -66,7 +73,7 @@ class Gossip(ABC):
 
 
 @dataclass(frozen=True)
-class Averaging(Gossip):
+class Averaging(LocalGossip):
     """Plain gossip.
 
     >>> around = Neighbourhood(own=0.5, hears={1: 0.25, 2: 0.25}, heard_by={1: 0.25, 2: 0.25})
@@ -74,15 +81,14 @@ class Averaging(Gossip):
     ((array([5.]),),)
     """
 
+    word = "plain"
     now: Values
 
-    def outgoing(
-        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
-    ) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(self, around: Neighbourhood, gone: frozenset[int] = frozenset()) -> Outgoing:
         """The same to all."""
         return {ALL: self.now}, self
 
-    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> LocalGossip:
         """The weighted sum."""
         return Averaging(_weighted_sum(_terms(self.now, around, arrived)))
 
@@ -92,20 +98,19 @@ class Averaging(Gossip):
 
 
 @dataclass(frozen=True)
-class Accelerated(Gossip):
+class Accelerated(LocalGossip):
     """Accelerated gossip; the iterate before stays with its learner."""
 
+    word = "accelerated"
     now: Values
     before: Values
     theta: float
 
-    def outgoing(
-        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
-    ) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(self, around: Neighbourhood, gone: frozenset[int] = frozenset()) -> Outgoing:
         """The same to all."""
         return {ALL: self.now}, self
 
-    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> LocalGossip:
         """Eq. (5)."""
         terms = _terms(self.now, around, arrived)
         if set(around.hears) <= set(arrived):
@@ -122,7 +127,7 @@ class Accelerated(Gossip):
 
 
 @dataclass(frozen=True)
-class Cumulative(Gossip):
+class Cumulative(LocalGossip):
     """Push-sum with running sums.
 
     Attributes:
@@ -139,15 +144,14 @@ class Cumulative(Gossip):
     ({1: (array([2.]),)}, ((array([2.]),),), ((array([5.]),),))
     """
 
+    word = "push-sum"
     now: Values
     sent: Mapping[int, Values] = field(default_factory=dict)
     got: Mapping[int, Values] = field(default_factory=dict)
     alone: bool = False
     kept: float = 1.0
 
-    def outgoing(
-        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
-    ) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(self, around: Neighbourhood, gone: frozenset[int] = frozenset()) -> Outgoing:
         """To everybody who hears it, its share on top of all that it was sent before."""
         given = {who: weight for who, weight in around.heard_by.items() if who not in gone and not self.alone}
         sums = {
@@ -157,7 +161,7 @@ class Cumulative(Gossip):
         kept = around.own + sum(weight for who, weight in around.heard_by.items() if who not in given)
         return sums, replace(self, sent={**self.sent, **sums}, kept=kept)
 
-    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> LocalGossip:
         """What it keeps for itself, and what is new in the sums that arrived."""
         now = _times(self.kept, self.now)
         for sender, sums in arrived.items():
@@ -181,21 +185,20 @@ class Cumulative(Gossip):
 
 
 @dataclass(frozen=True)
-class GivenUp(Gossip):
+class GivenUp(LocalGossip):
     """The gossip of an exchange in which a message was missing, and whose noise covers no other than its exact result.
 
     All who hear of it give up too. Whoever does not, got all messages of all steps, and has the exact result.
     """
 
+    word = "given up"
     zeros: Values
 
-    def outgoing(
-        self, around: Neighbourhood, gone: frozenset[int] = frozenset()
-    ) -> tuple[Mapping[int, Values], Gossip]:
+    def outgoing(self, around: Neighbourhood, gone: frozenset[int] = frozenset()) -> Outgoing:
         """Nothing."""
         return {}, self
 
-    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> Gossip:
+    def mixed(self, around: Neighbourhood, arrived: Mapping[int, Values]) -> LocalGossip:
         """Nothing."""
         return self
 
@@ -204,35 +207,38 @@ class GivenUp(Gossip):
         return self.zeros, self.zeros
 
 
-def restored(kind: str, arrays: list[Any], sent: Sequence[Values | None], theta: float) -> Gossip:
-    """The gossip of this class that sent these messages, and whose `arrays` at the first of these steps these are.
+def restored(word: str, arrays: list[Any], sent: Sequence[Values | None], theta: float | None) -> LocalGossip:
+    """The gossip of this word that sent these messages, and whose `arrays` at the first of these steps these are.
 
     Args:
-        kind: name of the class.
+        word: what it is called on disk.
         arrays: of the step at which they were kept.
         sent: the messages of that step and of those since; None where there was none.
         theta: of accelerated gossip.
 
     >>> gossip = Accelerated((np.ones(1),), (np.zeros(1),), theta=0.5)
-    >>> restored("Accelerated", gossip.arrays(), [gossip.now], theta=0.5) == gossip
+    >>> restored("accelerated", gossip.arrays(), [gossip.now], theta=0.5) == gossip
     True
     """
-    if kind == "Cumulative":
+    if word == Cumulative.word:
         now, given, got, alone, kept = arrays
         gave, took = ({who: tuple(each) for who, each in sums.items()} for sums in (given, got))
         return Cumulative(tuple(now), gave, took, alone, kept)
     *earlier, last = sent
-    if last is None or kind == "GivenUp":
+    if last is None or word == GivenUp.word:
         first = next((values for values in sent if values is not None), ())
         return GivenUp(tuple(np.zeros_like(value) for value in first))
-    if kind == "Averaging":
+    if word == Averaging.word:
         return Averaging(last)
     before = earlier[-1] if earlier else tuple(arrays[0])
     assert before is not None
+    assert theta is not None
     return Accelerated(last, before, theta)
 
 
-def after_step(gossip: Gossip, around: Neighbourhood, arrived: Mapping[int, Values], missing: Missing | None) -> Gossip:
+def after_step(
+    gossip: LocalGossip, around: Neighbourhood, arrived: Mapping[int, Values], missing: Missing | None
+) -> LocalGossip:
     """One step; where a message is missing, what the algorithm says of it happens.
 
     >>> around = Neighbourhood(own=0.5, hears={1: 0.5}, heard_by={1: 0.5})

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gossamer.topology import FixedTopology, Topology
-from gossamer.topology.time_varying import Alternating, FailingLinks
+from gossamer.topology import Topology
 
 _AHEAD = 64
 """Exchanges of a changing topology that are looked up at once."""
@@ -48,20 +47,6 @@ class Neighbourhoods:
         if number not in self._known:
             self._known = self._look_up(number + np.arange(_AHEAD, dtype=np.int64))
         return self._known[number]
-
-    def ever(self) -> tuple[frozenset[int], frozenset[int]]:
-        """Everybody whom the learner ever hears, and who ever hears it, at most."""
-        topology, own = self._topology, {self._learner}
-        if not isinstance(topology, FixedTopology | Alternating | FailingLinks):  # anybody may meet anybody
-            everybody = frozenset(range(topology.learners)) - own
-            return everybody, everybody
-        steady = topology.base if isinstance(topology, FailingLinks) else topology
-        turns = len(topology.parts) if isinstance(topology, Alternating) else 1
-        speakers, weights = steady.neighbours(np.arange(turns))
-        used = weights[..., 1:] > 0
-        hears = speakers[:, self._learner][used[:, self._learner]]
-        heard_by = np.nonzero(used & (speakers == self._learner))[1]
-        return frozenset(np.unique(hears).tolist()) - own, frozenset(np.unique(heard_by).tolist()) - own
 
     def _look_up(self, exchanges: np.ndarray) -> dict[int, Neighbourhood]:
         speakers, weights = self._topology.neighbours(exchanges)

@@ -4,7 +4,8 @@
                                                                             ->  listen
 
 Nothing is sent that the ledger does not hold: what was spent, the very bytes, and the state that goes with them, in one
-transaction. After a crash the node sends the stored bytes again and goes on.
+transaction. The node's position is the step that the ledger committed last, and changes with it. After a crash the node
+sends the stored bytes again and goes on.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +23,24 @@ from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
 from gossamer.net.data.samples import Sample, block_of
 from gossamer.net.data.sources import Source
-from gossamer.net.node.agreed import (
+from gossamer.net.node.agreement import (
     BLIND,
     Empty,
     block_at,
-    config_digest,
     frame_format,
     key_fingerprint,
     noise_of,
     promise_of,
 )
+from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.node.correspondence import Correspondence, Pace, StopError
-from gossamer.net.node.costs import Cost
-from gossamer.net.node.gossip import GivenUp, Gossip, Values, after_step, restored
-from gossamer.net.node.inbox import Position
+from gossamer.net.node.gossip import GivenUp, LocalGossip, Values, after_step, restored
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.participant import Participant, State
-from gossamer.net.node.spending import Spending
-from gossamer.net.store.ledger import Identity, Ledger, Spent
-from gossamer.net.web.board import Board
-from gossamer.net.wire import packing
-from gossamer.net.wire.frames import Frame
+from gossamer.net.node.spending import Cost, Spending
+from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Spent
+from gossamer.net.web.status_board import Board
+from gossamer.net.wire.frames import NEVER, Frame, Position
 from gossamer.net.wire.transport import ALL, Transport
 from gossamer.privacy import Budget
 from gossamer.problems import Block
@@ -109,16 +107,17 @@ class Node:
         self._post = Correspondence(
             learner,
             self._format,
-            self._around,
-            ledger=ledger,
+            *algorithm.topology.ever_meets(learner),
             transport=transport,
             board=board,
             pace=self.pace,
-            has_none=self._has_none,
+            answer=self._answer,
+            check_seen=self._check_seen,
         )
         self._asked_for = None if exchanges is None else check_count("exchanges", exchanges)
         self._over = False
-        self._gossip: Gossip | None = None
+        self._position = NEVER
+        self._gossip: LocalGossip | None = None
         self._state: State = None
         self._next_begins = 0.0
         board.guarantee = promise
@@ -140,7 +139,7 @@ class Node:
                 self._post.look(1.0)
         except StopError:
             self.board.state = "stopped"
-            self.board.log("stopped", exchange=self._post.committed.exchange)
+            self.board.log("stopped", exchange=self._position.exchange)
         except GossamerError as refusal:
             self.board.state = "stopped"
             self.board.log("refused", reason=_reason(refusal))
@@ -157,40 +156,48 @@ class Node:
         if stored is None:
             self._begin_run()
         else:
-            self._resume(packing.unpack(stored))
+            self._resume(Checkpoint.from_bytes(stored))
 
     def _begin_run(self) -> None:
         """Name the run when neighbours have had time to say that they know another one."""
         self.board.log("started", exchange=0)
-        self._post.greet(self.pace.patience, answers=len(self._post.hearers) if self.ledger.adopted else 0)
+        everybody = len(self._post.hearers)
+        self._post.greet(self._position, self.pace.patience, answers=everybody if self.ledger.adopted else 0)
         if self.ledger.run is None:
             self.ledger.begin(secrets.token_hex(16), self.board.guarantee)
         self._use_noise()
         self._state = self._me.start()
         self.board.state = "running"
 
-    def _resume(self, facts: dict[str, Any]) -> None:
+    def _resume(self, kept: Checkpoint) -> None:
         """The state that the ledger holds, and what it had sent sent again."""
         self._use_noise()
         last = self.ledger.last
-        self._post.committed = Position(last.exchange, last.step)
-        steps = sorted({facts["step"], max(facts["step"], last.step - 1), last.step})
+        self._position = Position(last.exchange, last.step)
+        steps = sorted({kept.step, max(kept.step, last.step - 1), last.step})
         sent = [self._sent(Position(last.exchange, step)) for step in steps]
-        self._state = self._me.restored(facts["state"], sent[0] or ())
-        kind, arrays = facts["gossip"]
-        self._gossip = restored(kind, arrays, sent, self._me.theta)
-        self._post.inbox.restore_seen(facts["seen"])
+        self._state = self._me.restored(kept.state, sent[0] or ())
+        self._gossip = restored(kept.gossip, kept.arrays, sent, self._me.theta)
+        self._post.restore_seen(kept.seen)
         self._show_spent(last.spent)
-        self.board.log("resumed", exchange=self._post.committed.exchange)
+        self.board.log("resumed", exchange=self._position.exchange)
         if self.ledger.ended:  # nothing is released any more: no sample is read, and nobody has to agree
             return
-        self.source.resume(facts["mark"])
+        self.source.resume(kept.mark)
         everybody = len(self._post.hearers)
-        self._post.greet(self.pace.deadline, answers=everybody if self.ledger.adopted else min(1, everybody))
+        answers = everybody if self.ledger.adopted else min(1, everybody)
+        self._post.greet(self._position, self.pace.deadline, answers)
         self.board.state = "running"
-        if not facts["heard"]:
-            self._post.send_again(self._post.committed)
-            self._finish(self._post.committed)
+        if not kept.heard:
+            self._send_again()
+            self._finish()
+
+    def _send_again(self) -> None:
+        """Send what the ledger holds of the last step: it may have been sent before a crash, or not."""
+        for receiver in self._around.at(self._position.exchange).heard_by:
+            data = self.ledger.message(*self._position, receiver)
+            assert data is not None
+            self._post.send(receiver, data, "resent")
 
     def _use_noise(self) -> None:
         assert self.ledger.run is not None
@@ -198,7 +205,7 @@ class Node:
 
     def _exchange_all(self) -> None:
         while True:
-            exchange = self._post.committed.exchange + 1
+            exchange = self._position.exchange + 1
             self._publish(exchange)
             if not self._may_release(exchange):
                 self._over = True
@@ -208,61 +215,72 @@ class Node:
                 self._post.wait_until(self._next_begins)
             begun = time.monotonic()
             self._next_begins = begun + self.pace.period
-            self._gossip, self._state = self._me.release(self._state, block, exchange, self._gossip)
-            self._commit_and_send("release", Position(exchange, 0))
-            self._finish(self._post.committed)
+            gossip, state = self._me.release(self._state, block, exchange, self._gossip)
+            self._commit_and_send("release", Position(exchange, 0), gossip, state)
+            self._finish()
             self.board.count("exchanges")
             self.board.count("exchange_seconds", time.monotonic() - begun)
 
-    def _finish(self, position: Position) -> None:
-        """The rest of an exchange whose step at `position` has been sent."""
-        exchange, first = position
-        around = self._around.at(exchange)
-        for step in range(first, self.algorithm.mixing.steps):
-            assert self._gossip is not None
-            if isinstance(self._gossip, GivenUp):
-                break
-            if step > first:
-                self._commit_and_send("gossip", Position(exchange, step))
-            arrived = self._post.gather(Position(exchange, step), around.hears)
-            self._gossip = after_step(self._gossip, around, arrived, self.algorithm.missing)
-            if isinstance(self._gossip, GivenUp):
-                self._give_up(Position(exchange, step + 1))
+    def _finish(self) -> None:
+        """The rest of an exchange whose step at the position has been sent."""
         assert self._gossip is not None
+        around = self._around.at(self._position.exchange)
+        while not isinstance(self._gossip, GivenUp):
+            arrived = self._post.gather(self._position, around.hears)
+            gossip = after_step(self._gossip, around, arrived, self.algorithm.missing)
+            following = self._position._replace(step=self._position.step + 1)
+            if isinstance(gossip, GivenUp):
+                self.board.count("void")
+                self.board.log("given_up", exchange=following.exchange, step=following.step)
+            if following.step == self.algorithm.mixing.steps:
+                self._gossip = gossip
+                break
+            self._commit_and_send("gossip", following, gossip, self._state)
         self._state = self._me.listen(self._state, self._gossip)
 
-    def _give_up(self, position: Position) -> None:
-        """Tell those who wait for the steps from here on that there are none."""
-        self.board.count("void")
-        self.board.log("given_up", exchange=position.exchange, step=position.step)
-        if position.step < self.algorithm.mixing.steps:
-            self._commit_and_send("gossip", position)
-
-    def _commit_and_send(self, kind: Literal["release", "gossip"], position: Position) -> None:
-        """All that leaves the learner is in the ledger first."""
-        assert self._gossip is not None
+    def _commit_and_send(
+        self, kind: Literal["release", "gossip"], position: Position, gossip: LocalGossip, state: State
+    ) -> None:
+        """All that leaves the learner is in the ledger first; where it cannot be, the node stays as it was."""
         begun = time.monotonic()
         around = self._around.at(position.exchange)
-        outgoing, self._gossip = self._gossip.outgoing(around, self._post.unreachable())
+        outgoing, gossip = gossip.outgoing(around, self._post.unreachable())
         frames = {
             receiver: self._format.encode(Frame("message", self.learner, *position, values))
             for receiver, values in outgoing.items()
         }
-        if isinstance(self._gossip, GivenUp):
+        if isinstance(gossip, GivenUp):  # those who wait for the steps from here on are told that there are none
             frames = {ALL: self._format.encode(Frame("void", self.learner, *position))}
         spent = self._spending.after(position.exchange + 1) if kind == "release" else ()  # gossip costs nothing more
-        self._post.committed = position
-        known = kind == "gossip" and self._gossip.told_by_messages
-        self.ledger.commit(kind, *position, spent, frames, None if known else self._packed(outgoing.get(ALL, ())))
+        known = kind == "gossip" and gossip.told_by_messages
+        kept = None if known else self._kept(position, gossip, state, outgoing.get(ALL, ()))
+        self.ledger.commit(kind, *position, spent, frames, kept)
+        self._position, self._gossip, self._state = position, gossip, state
         self.board.count("commit_seconds", time.monotonic() - begun)
         if kind == "release":
             self._show_spent(spent)
-        self._post.send_all((who, frames[who] if who in frames else frames[ALL]) for who in around.heard_by)
+        self._post.send_all(position, {who: frames[who] if who in frames else frames[ALL] for who in around.heard_by})
 
-    def _has_none(self, wanted: Position) -> bool:
-        """Whether a later step will have no message: its exchange was given up, or the run is over."""
-        given_up = isinstance(self._gossip, GivenUp) and wanted.exchange == self._post.committed.exchange
-        return given_up or self._over
+    # What neighbours ask and say.
+
+    def _answer(self, neighbour: int, wanted: Position) -> bytes | None:
+        """What was committed for a neighbour that wants a step, or word that there is none; None: it may still come."""
+        given_up = isinstance(self._gossip, GivenUp) and wanted.exchange == self._position.exchange
+        if wanted > self._position and not (given_up or self._over):
+            return None
+        if neighbour not in self._around.at(wanted.exchange).heard_by:
+            return None
+        data = self.ledger.message(*wanted, neighbour)
+        return self._format.encode(Frame("void", self.learner, *wanted)) if data is None else data
+
+    def _check_seen(self, neighbour: int, seen: Position) -> None:
+        """Refuse to go on where a neighbour holds more from this learner than its ledger does."""
+        if seen > self._position:
+            raise LedgerError(
+                f"ledger: neighbour {neighbour} holds a message of exchange {seen.exchange}, and this ledger ends "
+                f"with exchange {self._position.exchange}. The directory was restored from an old copy, or another "
+                f"one runs: going on would use noise twice. Use the newest copy; nothing was sent."
+            )
 
     # What is released, and what it costs.
 
@@ -284,7 +302,8 @@ class Node:
         self.board.state = "exhausted"
         self.board.log(why, exchange=exchange)
         if exchange and not self.ledger.ended:
-            self.ledger.finish(self._packed((), heard=True), why)
+            assert self._gossip is not None
+            self.ledger.finish(self._kept(self._position, self._gossip, self._state, (), heard=True), why)
 
     def _next_block(self, exchange: int) -> Block:
         """The samples of an exchange, read before it begins: how long that takes must not show."""
@@ -318,19 +337,13 @@ class Node:
         frame = None if data is None else self._format.decode(data, self.learner)
         return frame.values if frame is not None and frame.kind == "message" else None
 
-    def _packed(self, said: Values, *, heard: bool = False) -> bytes:
+    def _kept(
+        self, position: Position, gossip: LocalGossip, state: State, said: Values, *, heard: bool = False
+    ) -> bytes:
         """All that a restart needs beside the messages; `said`: the one that is committed with it."""
-        assert self._gossip is not None
-        return packing.pack(
-            {
-                "step": self._post.committed.step,
-                "heard": heard,
-                "mark": self.source.mark,
-                "seen": self._post.inbox.all_seen(),
-                "state": self._me.stored(self._state, said),
-                "gossip": [type(self._gossip).__name__, self._gossip.arrays()],
-            }
-        )
+        stored, seen = self._me.stored(state, said), self._post.all_seen()
+        made = Checkpoint(position.step, heard, self.source.mark, seen, stored, gossip.word, gossip.arrays())
+        return made.to_bytes()
 
     # What is shown.
 
@@ -351,7 +364,7 @@ def _require_same(identity: Identity, algorithm: Algorithm, learner: int, key: b
     """Refuse a ledger of anything else: noise drawn twice for different data gives the data away."""
     for field, held, given in (
         ("learner", identity.learner, learner),
-        ("configuration", identity.config, config_digest(algorithm)),
+        ("configuration", identity.config, algorithm.digest),
         ("key", identity.key, key_fingerprint(key)),
     ):
         if held != given:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -10,20 +10,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Jaxpr, Literal
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Learner, Now
 from gossamer.core.drawing import grids, learners_draws, schedules
 from gossamer.errors import ConfigurationError
 from gossamer.net.data.samples import label_type
-from gossamer.net.node.agreed import block_at
-from gossamer.net.node.gossip import Accelerated, Averaging, Cumulative, Gossip, Values
-from gossamer.net.node.needed import needed_leaves
+from gossamer.net.node.agreement import block_at
+from gossamer.net.node.gossip import Accelerated, Averaging, Cumulative, LocalGossip, Values
 from gossamer.net.wire.frames import Leaf
 from gossamer.privacy import NoiseSource, NoiseSpec, Scale
 from gossamer.problems import Block
-from gossamer.topology import AcceleratedGossip, Pair, spoken
-from gossamer.topology.mixing import Gossip as PlainGossip
+from gossamer.topology import Pair, spoken
 
 State = Any
 _DRAWN = 2**20  # numbers that are drawn at once
@@ -72,7 +71,7 @@ class Participant:
     Attributes:
         noise: where its draws come from; given before the first exchange at the latest.
         leaves: dtype and shape of the arrays of its messages.
-        theta: of accelerated gossip.
+        theta: of accelerated gossip; None where gossip is plain.
 
     >>> from gossamer import algorithms, problems, topology
     >>> from gossamer.privacy import FastNoise
@@ -96,12 +95,7 @@ class Participant:
         self._specs = {name: draw.spec for name, draw in self._draws.items()}
         self._grid = {name: spacing[0] for name, spacing in grids(self._draws).items()}
         self._chunk = _Chunk(0, 0, {}, {})
-        mixing = algorithm.mixing
-        self.theta = 0.0
-        if isinstance(mixing, AcceleratedGossip):
-            self.theta = mixing.theta_on(topology)
-        elif not isinstance(mixing, PlainGossip):
-            raise ConfigurationError("mixing", mixing, "Gossip or AcceleratedGossip")
+        self.theta = algorithm.mixing.theta_on(topology)
         message = jax.eval_shape(self._shapes)
         self._tree = jax.tree.structure(spoken(message))
         self._pairs = isinstance(message, Pair)
@@ -123,7 +117,9 @@ class Participant:
         """What is played until this exchange speaks."""
         return np.asarray(_decide(self._functions, state, self._now("decide", exchange)))
 
-    def release(self, state: State, block: Block, exchange: int, carried: Gossip | None = None) -> tuple[Gossip, State]:
+    def release(
+        self, state: State, block: Block, exchange: int, carried: LocalGossip | None = None
+    ) -> tuple[LocalGossip, State]:
         """Learn from the block and speak: the message, ready to be gossiped, and the state.
 
         `carried`: what gossip remembers from the exchange before.
@@ -134,11 +130,11 @@ class Participant:
         if self.algorithm.missing == "later":
             known = carried if isinstance(carried, Cumulative) else Cumulative(values)
             return replace(known, now=_wide(values)), state
-        if isinstance(self.algorithm.mixing, AcceleratedGossip):
+        if self.theta is not None:
             return Accelerated(values, _arrays(message.before), self.theta), state
         return Averaging(values), state
 
-    def listen(self, state: State, gossip: Gossip) -> State:
+    def listen(self, state: State, gossip: LocalGossip) -> State:
         """Hear what gossip made of the messages."""
         now, *before = gossip.heard()
         heard = self._message(now)
@@ -207,6 +203,43 @@ class Participant:
         row = exchange - self._chunk.start
         public, noise = ({name: each[row] for name, each in made.items()} for made in self._chunk[2:])
         return Now(public, noise, self._grid).only_for(function, self._specs)
+
+
+def needed_leaves(function: Callable[[Any, Any], tuple[Any, Any]], state: Any, others: Any) -> tuple[bool, ...]:
+    """For each array of the state, whether the results of one exchange, or of any later one, depend on it.
+
+    Args:
+        function: one exchange: takes the state and everything else, gives the state after it and all other results.
+        state: arrays, or their shapes.
+        others: likewise.
+
+    >>> from typing import NamedTuple
+    >>> import jax.numpy as jnp
+    >>> def exchange(state, gradient):
+    ...     total, last = state
+    ...     return (total + gradient, gradient), total
+    >>> needed_leaves(exchange, (jnp.zeros(2), jnp.zeros(2)), jnp.ones(2))
+    (True, False)
+    """
+    jaxpr = jax.make_jaxpr(function)(state, others).jaxpr
+    size = len(jax.tree.leaves(state))
+    needed: set[int] = set()
+    while True:  # from the results backwards, until nothing is added
+        results = [jaxpr.outvars[place] for place in needed] + list(jaxpr.outvars[size:])
+        found = _inputs(jaxpr, results)
+        now = needed | {place for place, variable in enumerate(jaxpr.invars[:size]) if variable in found}
+        if now == needed:
+            return tuple(place in needed for place in range(size))
+        needed = now
+
+
+def _inputs(jaxpr: Jaxpr, results: Sequence[Any]) -> set[Any]:
+    """All variables that these results are computed from; an operation needs all that it is given."""
+    found = {variable for variable in results if not isinstance(variable, Literal)}
+    for equation in reversed(jaxpr.eqns):
+        if found & set(equation.outvars):
+            found |= {variable for variable in equation.invars if not isinstance(variable, Literal)}
+    return found
 
 
 def _reference(leaf: NDArray[Any], said: Values) -> NDArray[Any] | int:

@@ -1,1 +1,1 @@
-"""What stays on disk: the ledger, the messages that were sent, sealed keys, witnesses."""
+"""What stays on disk: rows of the ledger, messages and states, their seals and digests, the witness, exports."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from gossamer.errors import GossamerError, PrivacyError
@@ -21,6 +21,13 @@ Kind = Literal["genesis", "start", "release", "gossip", "end"]
 FIRST = "0" * 64
 """What stands for the hash before the first row."""
 
+WORDS = (
+    "number", "time", "kind", "exchange", "step", "run", "spent", "bytes",
+    "message", "state", "note", "previous", "hash",
+)  # fmt: skip
+"""What the parts of a row are called on disk, whatever their names in Python are."""
+
+_IDENTITY = ("network", "learner", "config", "source", "key")
 _SLACK = 1e-9  # a sum taken in another order may differ in its last bits: that is no spend that shrank
 
 
@@ -56,7 +63,7 @@ class Identity:
 
     def to_json(self) -> str:
         """As JSON text; `from_json` reads it back."""
-        return _canonical(asdict(self))
+        return _canonical(dict(zip(_IDENTITY, astuple(self), strict=True)))
 
     @classmethod
     def from_json(cls, text: str) -> Identity:
@@ -66,7 +73,7 @@ class Identity:
         >>> Identity.from_json(ours.to_json()) == ours
         True
         """
-        return cls(**json.loads(text))
+        return cls(*_values(json.loads(text), _IDENTITY))
 
 
 class Row(NamedTuple):
@@ -114,7 +121,7 @@ class Row(NamedTuple):
 
     def to_json(self) -> str:
         """As one line of JSON; `from_json` reads it back."""
-        return _canonical(self._asdict() | {"spent": json.loads(encode_spent(self.spent))})
+        return _canonical(dict(zip(WORDS, self, strict=True)) | {"spent": json.loads(encode_spent(self.spent))})
 
     @classmethod
     def from_json(cls, line: str) -> Row:
@@ -126,8 +133,15 @@ class Row(NamedTuple):
         >>> Row.from_json(row.to_json()) == row
         True
         """
-        facts = json.loads(line)
-        return cls(**facts | {"spent": decode_spent(json.dumps(facts["spent"]))})
+        row = cls(*_values(json.loads(line), WORDS))
+        return row._replace(spent=decode_spent(json.dumps(row.spent)))
+
+
+def _values(facts: Any, words: Sequence[str]) -> list[Any]:
+    """What stands under these words; refused where there are others."""
+    if not isinstance(facts, dict) or facts.keys() != set(words):
+        raise ValueError(f"not the words {', '.join(words)}")
+    return [facts[word] for word in words]
 
 
 def encode_spent(spent: Sequence[Spent]) -> str:

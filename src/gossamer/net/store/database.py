@@ -12,52 +12,17 @@ from typing import Any
 
 from gossamer.errors import NetworkError, PrivacyError
 from gossamer.net.store import blobs, vault
-from gossamer.net.store.chain import FIRST, Identity, LedgerError, Row, decode_spent, encode_spent, unreadable
+from gossamer.net.store.chain import FIRST, WORDS, Identity, LedgerError, Row, decode_spent, encode_spent, unreadable
 from gossamer.net.store.witness import lock
 
 _APPLICATION = 0x476F7373  # "Goss": tells a ledger from other databases
-_VERSION = 3
-_RECEIVERS = 1 << 24
+_VERSION = 4
 _LOG_BYTES = 1 << 22  # of the log that stays: it holds earlier states until they are written over
-_COLUMNS = "number, time, kind, exchange, step, run, spent, bytes, message, state, note, previous, hash"
+_COLUMNS = ", ".join(WORDS)
 _SCHEMA = """
 CREATE TABLE rows (number INTEGER PRIMARY KEY, time INTEGER, kind TEXT, exchange INTEGER, step INTEGER, run TEXT,
     spent TEXT, bytes INTEGER, message TEXT, state TEXT, note TEXT, previous TEXT, hash TEXT);
 """
-
-
-def place(number: int, receiver: int) -> int:
-    """Where a message lies among the blobs: one row's messages side by side, rows in their order.
-
-    >>> place(3, -1) < place(3, 0) < place(4, -1)
-    True
-    """
-    return number * _RECEIVERS + receiver + 1
-
-
-def unplace(at: int) -> tuple[int, int]:
-    """Row number and receiver of a place.
-
-    >>> unplace(place(3, 7))
-    (3, 7)
-    """
-    return at // _RECEIVERS, at % _RECEIVERS - 1
-
-
-def state_place(number: int) -> int:
-    """Where the state of a row lies: before all messages, and never where another was.
-
-    >>> state_place(3)
-    -3
-    """
-    return -number
-
-
-FIRST_MESSAGE = place(0, -1)
-"""Places before it are those of states."""
-
-MOST_RECEIVER = _RECEIVERS - 2
-"""The largest number of a receiver."""
 
 
 def fill(path: Path, identity: Identity) -> None:
@@ -108,9 +73,14 @@ def flush_log(path: Path) -> None:
 
 def require_ledger(database: sqlite3.Connection, path: Path) -> None:
     """Refuse what is not the database of a ledger, or of another version."""
-    found = [database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
-    if found != [_APPLICATION, _VERSION]:
-        raise LedgerError(f"{path}: not a ledger that this version of Gossamer can read.")
+    ours, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    if ours != _APPLICATION:
+        raise LedgerError(f"{path}: not a ledger.")
+    if version != _VERSION:
+        raise LedgerError(
+            f"{path}: not a ledger that this version of Gossamer can read: it has format {version}; allowed: format "
+            f"{_VERSION}. Use the version that made it, or make a new network with `gossamer network init`."
+        )
 
 
 def insert(database: sqlite3.Connection, row: Row) -> None:

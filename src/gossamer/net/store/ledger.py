@@ -22,7 +22,7 @@ from typing import Literal
 
 from gossamer.checks import check_choice, check_count
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.store.blobs import Blobs, ReplacedError
+from gossamer.net.store.blobs import ReplacedError
 from gossamer.net.store.chain import (
     Chain,
     Identity,
@@ -34,23 +34,9 @@ from gossamer.net.store.chain import (
     identity_of,
     misplaced,
 )
-from gossamer.net.store.database import (
-    FIRST_MESSAGE,
-    MOST_RECEIVER,
-    connect,
-    database_errors,
-    fill,
-    flush_log,
-    hold,
-    insert,
-    place,
-    require_ledger,
-    select,
-    state_place,
-    unplace,
-)
-from gossamer.net.store.sealing import Sealer
-from gossamer.net.store.vault import Vault, about_message, about_state
+from gossamer.net.store.database import connect, database_errors, fill, flush_log, hold, insert, require_ledger, select
+from gossamer.net.store.pieces import MOST_RECEIVER, Pieces
+from gossamer.net.store.vault import Sealer, Vault
 from gossamer.net.store.witness import Mark, Witness, old_copy, sync_directory
 from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Guarantee
@@ -58,8 +44,6 @@ from gossamer.privacy import Guarantee
 __all__ = ["Identity", "Ledger", "LedgerError", "Row", "Spent"]
 
 Sends = Literal["release", "gossip"]
-
-_FIRST = -(2**63)
 
 
 class Ledger:
@@ -138,16 +122,13 @@ class Ledger:
             known = self._secure(stack)
             self._database = stack.enter_context(connect(self.path, read_only))
             require_ledger(self._database, self.path)
-            again = partial(connect, self.path, read_only=True) if read_only else None
-            self._blobs = Blobs(self._database, self.path.with_suffix(".blobs"), again)
-            stack.callback(self._blobs.close)
-            self._load()
+            self._load(stack)
             if not read_only:
                 flush_log(self.path)
             self._check_witness(known)
             if not read_only:
-                self._last_state()  # nothing is wiped because of a row that somebody changed
-                self._blobs.wipe()
+                self._pieces.state(self._stated, self.last)  # nothing is wiped because of a row that somebody changed
+                self._pieces.blobs.wipe()
             self._resources = stack.pop_all()
 
     def _secure(self, stack: ExitStack) -> Mark | None:
@@ -162,7 +143,7 @@ class Ledger:
             self._witness.hold()
         return self._witness.read()
 
-    def _load(self) -> None:
+    def _load(self, stack: ExitStack) -> None:
         genesis = self._row("WHERE number = 1")
         last = self._row("ORDER BY number DESC")
         if genesis is None or last is None or genesis.kind != "genesis" or last.hash != last.chained().hash:
@@ -171,8 +152,11 @@ class Ledger:
         self.last = last
         self._stated = self._row("WHERE state != '' ORDER BY number DESC")
         self._vault = Vault(self._database, self.path, self.run, self._sealer, self._read_only)
+        again = partial(connect, self.path, read_only=True) if self._read_only else None
+        self._pieces = Pieces(self._database, self.path.with_suffix(".blobs"), self._vault, again)
+        stack.callback(self._pieces.blobs.close)
         query = "SELECT exchange, step, number FROM rows WHERE number >= ? AND message != '' ORDER BY number"
-        found = self._database.execute(query, (self._kept("min") or last.number,))
+        found = self._database.execute(query, (self._pieces.kept("min") or last.number,))
         self._numbers = {(exchange, step): number for exchange, step, number in found}
 
     @property
@@ -247,13 +231,9 @@ class Ledger:
             costs = tuple(spent) or (self.last.spent if kind == "gossip" else ())
             row = self._next(kind, exchange, step, costs, messages=sent, state=state)
             with self._transaction(row):
-                self._blobs.drop(FIRST_MESSAGE, place(row.number - self._keep + 1, ALL) - 1)
-                for who, data in sent:
-                    self._blobs.put(
-                        place(row.number, who), self._vault.closed(data, about_message(row.run, row.number, who))
-                    )
+                self._pieces.put_messages(row, sent, self._keep)
                 if state is not None:
-                    self._put_state(row, state)
+                    self._pieces.put_state(row, state)
             self._numbers[exchange, step] = row.number
             while len(self._numbers) > self._keep:
                 del self._numbers[next(iter(self._numbers))]
@@ -266,7 +246,7 @@ class Ledger:
             last = self.last
             row = self._next("end", last.exchange, last.step, last.spent, note=why, state=state)
             with self._transaction(row):
-                self._put_state(row, state)
+                self._pieces.put_state(row, state)
             return row
 
     def _next(
@@ -306,7 +286,7 @@ class Ledger:
             try:
                 yield
                 insert(self._database, row)
-                self._blobs.sync()
+                self._pieces.blobs.sync()
                 self._database.execute("COMMIT")
             except BaseException:
                 if self._database.in_transaction:
@@ -316,12 +296,8 @@ class Ledger:
                 self._witness.record(Mark(row.number, row.hash))
         self.last = row
         self._stated = row if row.state else self._stated
-        self._blobs.settle()
+        self._pieces.blobs.settle()
         self._broken = False
-
-    def _put_state(self, row: Row, state: bytes) -> None:
-        self._blobs.drop(_FIRST, FIRST_MESSAGE - 1)
-        self._blobs.put(state_place(row.number), self._vault.closed(state, about_state(row.run, row.number)))
 
     # Reading
 
@@ -331,7 +307,7 @@ class Ledger:
             number = self._numbers.get((exchange, step))
             row = None if number is None else self._row(f"WHERE number = {number}")
             try:
-                sent = {} if row is None else self._messages(row)
+                sent = {} if row is None else self._pieces.messages(row)
             except ReplacedError:
                 return None
             return sent.get(receiver, sent.get(ALL))
@@ -340,31 +316,19 @@ class Ledger:
         """The last committed state; None before the first. One that is not that of its row is refused."""
         with self._turn, database_errors(self.path):
             try:
-                return self._last_state()
+                return self._pieces.state(self._stated, self.last)
             except ReplacedError:
                 raise LedgerError(f"{self.path}: the node wrote a newer state meanwhile: open it again.") from None
-
-    def _last_state(self) -> bytes | None:
-        row = self._stated
-        if self._blobs.places(_FIRST, FIRST_MESSAGE - 1) != ([state_place(row.number)] if row else []):
-            raise LedgerError(f"row {self.last.number}: the stored state is missing or out of place.")
-        found = self._blobs.get(state_place(row.number)) if row else None
-        if row is None or found is None:
-            return None
-        state = self._vault.opened(found, about_state(row.run, row.number))
-        if row.state != self._vault.digest_of_state(row.number, state):
-            raise LedgerError(f"row {row.number}: the stored state is not the one of this row.")
-        return state
 
     def _fault_of_state(self) -> PrivacyError | None:
         try:
             with suppress(ReplacedError):  # by a node that runs
-                self._last_state()
+                self._pieces.state(self._stated, self.last)
         except PrivacyError as fault:
             return fault
         return None
 
-    def rows(self, first: int = _FIRST) -> Iterator[Row]:
+    def rows(self, first: int = -(2**63)) -> Iterator[Row]:
         """All rows as stored, in the order of their numbers, from the number `first` on."""
         while True:
             with self._turn, database_errors(self.path):
@@ -388,8 +352,8 @@ class Ledger:
                 chain.add(row)
                 if row.number >= first and row.message and not self.locked:
                     with suppress(ReplacedError):  # by a node that runs: these are kept no longer
-                        self._messages(row)
-            if chain.last != self.last or (self._kept("max") or 0) > chain.count:
+                        self._pieces.messages(row)
+            if chain.last != self.last or (self._pieces.kept("max") or 0) > chain.count:
                 raise LedgerError(f"row {chain.count + 1}: it was removed: later rows or messages of it are left.")
             if fault is not None:
                 raise fault
@@ -397,25 +361,7 @@ class Ledger:
     def _first_kept(self) -> int:
         """The first row whose messages must be there: those of the last commit are always kept."""
         last = self.last.number - 1 if self.ended else self.last.number
-        return min(self._kept("min") or last, last)
-
-    def _kept(self, which: Literal["min", "max"]) -> int | None:
-        """The first or the last row of which a message is kept; None where there is none."""
-        query = f"SELECT {which}(place) FROM blobs WHERE place >= {FIRST_MESSAGE}"
-        at: int | None = self._database.execute(query).fetchone()[0]
-        return None if at is None else unplace(at)[0]
-
-    def _messages(self, row: Row) -> dict[int, bytes]:
-        """What was stored with a row, by receiver; anything else than was committed is refused."""
-        sent = {}
-        for at in self._blobs.places(place(row.number, ALL), place(row.number, MOST_RECEIVER)):
-            _, who = unplace(at)
-            data = self._blobs.get(at)
-            assert data is not None
-            sent[who] = self._vault.opened(data, about_message(row.run, row.number, who))
-        if self._vault.digest(row.number, sent.items()) != row.message:
-            raise LedgerError(f"row {row.number}: the stored messages are not those of the row: one was changed.")
-        return sent
+        return min(self._pieces.kept("min") or last, last)
 
     def close(self) -> None:
         """Let go of the file; more than once does no harm."""
@@ -441,17 +387,8 @@ class Ledger:
         moved = self.adopted and not self.ended  # neighbours must agree first: the next row will be recorded
         if self._read_only or self.run is None or known == last or moved:
             return
-        if known is None and not self.adopted:
-            raise LedgerError(
-                f"{self._witness.path}: the witness knows nothing of a ledger whose run has begun (it ends with row "
-                f"{last.number}): it may be an old copy, and going on would use the same noise twice. If you moved "
-                f"the directory here and nothing ran on it since, adopt it: gossamer node DIR --adopt."
-            )
-        if known is not None and known.number < last.number - 1 and not self.adopted:
-            raise LedgerError(
-                f"{self._witness.path}: the witness ends at row {known.number}, the ledger at row {last.number}: the "
-                f"node ran with another witness. If nothing else ran on it, adopt it: gossamer node DIR --adopt."
-            )
+        if not self.adopted:
+            self._witness.require_next(known, last)
         self._witness.record(last)
 
     def _row(self, where: str) -> Row | None:

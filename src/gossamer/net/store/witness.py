@@ -88,6 +88,20 @@ class Witness:
         os.pwrite(self._file, _pack(self._turn, mark), self._turn % 2 * _SLOT)
         flush(self._file)
 
+    def require_next(self, known: Mark | None, last: Mark) -> None:
+        """Refuse a ledger that goes on further than one row, which a crash may leave, from what was on record."""
+        if known is None:
+            raise LedgerError(
+                f"{self.path}: the witness knows nothing of a ledger whose run has begun (it ends with row "
+                f"{last.number}): it may be an old copy, and going on would use the same noise twice. If you moved "
+                f"the directory here and nothing ran on it since, adopt it: gossamer node DIR --adopt."
+            )
+        if known.number < last.number - 1:
+            raise LedgerError(
+                f"{self.path}: the witness ends at row {known.number}, the ledger at row {last.number}: the "
+                f"node ran with another witness. If nothing else ran on it, adopt it: gossamer node DIR --adopt."
+            )
+
     def close(self) -> None:
         """Let other processes use it."""
         if self._file is not None:

@@ -1,1 +1,1 @@
-"""What a node shows: its board, and the pages that serve it."""
+"""What a node shows of itself: counts, its decision, its log, and the page that serves them."""

@@ -1,1 +1,1 @@
-"""What goes over the wire: frames, transport, certificates and addresses."""
+"""What moves between nodes, and who may: frames, the transport, addresses, certificates."""

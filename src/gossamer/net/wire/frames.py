@@ -62,6 +62,17 @@ class Leaf(NamedTuple):
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
+class Position(NamedTuple):
+    """An exchange, and a gossip step of it."""
+
+    exchange: int
+    step: int
+
+
+NEVER = Position(-1, 0)
+"""Before the first exchange."""
+
+
 class Frame(NamedTuple):
     """What one learner says to another about one gossip step of one exchange.
 
@@ -73,6 +84,11 @@ class Frame(NamedTuple):
     exchange: int
     step: int
     values: tuple[np.ndarray, ...] = ()
+
+    @property
+    def position(self) -> Position:
+        """What it is about."""
+        return Position(self.exchange, self.step)
 
 
 class FrameError(NetworkError):

@@ -14,9 +14,9 @@ from threading import Thread
 from typing import Any
 
 from gossamer.errors import ConfigurationError, NetworkError
+from gossamer.net.dependencies import require_net
 from gossamer.net.wire.addresses import parts_of
 from gossamer.net.wire.certificates import common_name
-from gossamer.net.wire.packing import require_net
 from gossamer.net.wire.transport import LONGEST_MESSAGE, Receive
 
 _LOG = logging.getLogger(__name__)

@@ -154,7 +154,7 @@ class Experiments:
     def _setting(self, case: Case, algorithm: Algorithm, stream: Stream, steps: int) -> dict[str, Any]:
         return asdict(case) | {
             "steps": steps,
-            "described": algorithm.describe(),
+            "algorithm": algorithm.spec(),
             "stream": f"{stream.description}, first rounds {fingerprint(stream)}",
         }
 

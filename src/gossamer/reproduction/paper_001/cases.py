@@ -19,6 +19,7 @@ from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget, NoiseSpec
 from gossamer.problems import Block, Problem
 from gossamer.sets import L2Ball
+from gossamer.spec import kind
 from gossamer.streams import Stream
 
 DELTA = 1e-3
@@ -98,7 +99,7 @@ class Case:
             publish="averaged",
             **method.options,
         )
-        return replace(made, learner=BothModels(made.learner))
+        return both_models(made)
 
 
 class Played(NamedTuple):
@@ -143,6 +144,12 @@ class BothModels(Learner):
     def listen(self, state: Played, heard: Any) -> Played:
         """Hears what the learner hears."""
         return state._replace(state=self.inner.listen(state.state, heard))
+
+
+@kind("algorithm", "online_federated, both models played", readable=False)
+def both_models(algorithm: Algorithm) -> Algorithm:
+    """The same algorithm, of which one learner plays the last model, and the others the averaged one."""
+    return replace(algorithm, learner=BothModels(algorithm.learner))
 
 
 def logistic_problem(method: str) -> problems.Logistic:

@@ -303,7 +303,7 @@ def _setting(case: Case, algorithm: Algorithm, samples: int, seeds: Sequence[int
         "method": case.method,
         "samples": samples,
         "seeds": list(seeds),
-        "described": algorithm.describe(),
+        "algorithm": algorithm.spec(),
     }
 
 

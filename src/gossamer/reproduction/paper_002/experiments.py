@@ -36,7 +36,6 @@ from gossamer.reproduction.store import Result, Store, fingerprint, rounded
 from gossamer.reproduction.tuning import climb, nearest
 from gossamer.simulation import Run, simulate
 from gossamer.streams import Stream
-from gossamer.topology import Topology
 
 Doubles = NDArray[np.float64]
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -497,17 +496,8 @@ def _setting(algorithm: Algorithm, rounds: int, seeds: Sequence[int]) -> dict[st
     return {
         "rounds": rounds,
         "seeds": list(seeds),
-        "described": algorithm.describe(),
-        "network": [sorted(map(list, edges)) for edges in _edges(algorithm)],
+        "algorithm": algorithm.spec(),
     }
-
-
-def _edges(algorithm: Algorithm) -> list[list[tuple[int, int]]]:
-    """Who hears whom in the first four rounds."""
-    network = algorithm.topology
-    assert isinstance(network, Topology)  # no federation
-    rows = [network.sparse(exchange).nonzero() for exchange in range(4)]
-    return [list(zip(hears.tolist(), speaks.tolist(), strict=True)) for hears, speaks in rows]
 
 
 def _named(seeds: Sequence[int]) -> str:

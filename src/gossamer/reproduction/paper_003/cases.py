@@ -21,6 +21,7 @@ from gossamer.errors import DataError
 from gossamer.mechanisms.views import Views
 from gossamer.privacy import Budget, Clip, Unit, no_guarantee
 from gossamer.problems import Block, Problem
+from gossamer.spec import kind
 from gossamer.streams import Stream
 
 LEARNERS = 5
@@ -314,13 +315,14 @@ def network_rival(name: str, problem: Problem, rounds: int) -> Algorithm:
     return _descent(name, problem, rounds, NETWORK_CLIP, shape, unit, scale)
 
 
+@kind("algorithm", "descent with any step", readable=False)
 def _descent(
-    name: str, problem: Problem, rounds: int, norm: float, step: Public, unit: Public, scale: float
+    rival: str, problem: Problem, rounds: int, norm: float, step: Public, unit: Public, scale: float
 ) -> Algorithm:
     """As `dsgd` and `pdop` make it, for any step: their costs may be too large for a number, or have no bound."""
     clip, mechanism = Clip.of(norm), Views((problem.dim,), horizon=rounds, law="laplace", name="gradient")
     return Algorithm(
-        name=name,
+        name=rival,
         problem=problem,
         topology=circle(),
         learner=Descent(problem, clip, mechanism),

@@ -454,7 +454,7 @@ def _hits(problem: Problem, decisions: jax.Array, block: Block) -> jax.Array:
 
 def _setting(algorithm: Algorithm, stream: Stream, seeds: Sequence[int]) -> dict[str, Any]:
     return {
-        "described": algorithm.describe(),
+        "algorithm": algorithm.spec(),
         "seeds": list(seeds),
         "stream": f"{stream.description}, {fingerprint(stream)}",
     }

@@ -181,7 +181,7 @@ class Lab:
             return {"regret": rounded(regrets), "seconds": round(time.perf_counter() - begun, 2)}
 
         shape = {"streams": [DATA_SEED, sizes.streams], "stream": fingerprint(drawn(0).stream()), "beta": beta}
-        setting = {"described": algorithm.describe(), "seeds": seeds, **shape}
+        setting = {"algorithm": algorithm.spec(), "seeds": seeds, **shape}
         found = self.store.cell(f"smooth, beta {beta:.2g}, {release}", setting, compute)
         return found | _facts(algorithm, sizes.clients, sizes.horizon)
 
@@ -210,7 +210,7 @@ class Lab:
         algorithm = made(case, clients, horizon)
         first = stream(DATA_SEED)
         setting = {
-            "described": algorithm.describe(),
+            "algorithm": algorithm.spec(),
             "stream": first.description,
             "streams": [DATA_SEED, streams],
             "seeds": seeds,

@@ -33,6 +33,7 @@ DROPS = (*REASONS, "late", "early", "duplicate", "other_payload", "stranger", "q
 """Why a frame can be dropped; "queue": more came than the node could look at."""
 
 _LONGEST_TEXT = 500
+_LOGGED_EVERY = 1.0  # seconds
 
 
 class Metric(NamedTuple):
@@ -125,6 +126,7 @@ class Board:
         self._counts: dict[str, float] = {name: 0 for name, metric in ALLOWED.items() if metric.kind == "counter"}
         self._drops: dict[str, float] = dict.fromkeys(DROPS, 0)
         self._gauges: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
         self._state: State = "starting"
         self._published: tuple[int, Array] | None = None
         self._predict = jax.jit(problem.predict)
@@ -235,6 +237,13 @@ class Board:
         padded[: len(x)] = x
         predictions = np.asarray(self._predict(published[1], padded))[: len(x)].tolist()
         return {"prediction": predictions if many else predictions[0], "exchange": published[0]}
+
+    def log_seldom(self, event: str, **fields: Any) -> None:
+        """Log what may come often: one line a second at most for each event and reason; all of it is counted."""
+        now, what = time.monotonic(), f"{event} {fields.get('reason', '')}"
+        if now - self._logged.get(what, -math.inf) >= _LOGGED_EVERY:
+            self._logged[what] = now
+            self.log(event, **fields)
 
     def log(self, event: str, **fields: Any) -> None:
         """Write one JSON line: time, level, event, learner, and fields of the event's allow-list."""

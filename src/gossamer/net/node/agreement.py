@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from dataclasses import replace
-from typing import Any, Literal
-
-import jax
-import jax.numpy as jnp
-import numpy as np
+from typing import Literal
 
 from gossamer.core import Algorithm, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -17,8 +11,7 @@ from gossamer.net.wire.frames import Format, Leaf
 from gossamer.net.wire.transport import LONGEST_MESSAGE
 from gossamer.privacy import Assumption, FastNoise, Guarantee, NoiseSource, SecureNoise
 from gossamer.privacy.keystream import subkey
-from gossamer.problems import Block
-from gossamer.topology import AcceleratedGossip, Topology
+from gossamer.topology import Topology
 
 Empty = Literal["silent", "wait"]
 """What a node does where no sample has come: it speaks with a zero gradient, or waits, which shows when they come."""
@@ -58,8 +51,8 @@ def _require_few_roundings(algorithm: Algorithm) -> None:
     """Refuse gossip so long that its roundings in float64, before the noise, are not covered: docs/network.md."""
     assert isinstance(algorithm.topology, Topology)
     mixing = algorithm.mixing
-    theta = mixing.theta_on(algorithm.topology) if isinstance(mixing, AcceleratedGossip) else 0.0
-    if mixing.steps * (algorithm.learners + 3) / (1 - theta) >= _ROUNDINGS:
+    theta = mixing.theta_on(algorithm.topology)
+    if mixing.steps * (algorithm.learners + 3) / (1 - (theta or 0.0)) >= _ROUNDINGS:
         fewer = "fewer gossip steps with noise after gossip on a network"
         raise PrivacyError.of("steps_per_exchange", mixing.steps, fewer)
 
@@ -78,42 +71,6 @@ def promise_of(algorithm: Algorithm, empty: Empty) -> Guarantee:
     basis = "heuristic" if promise.basis == "proven" else promise.basis
     made = replace(promise, basis=basis, assumptions=(*promise.assumptions, BLIND))
     return made.because("the node waits for samples, so its neighbours see when they come")
-
-
-def config_digest(algorithm: Algorithm) -> str:
-    """A digest of all that says what is computed: it is part of the noise, of the ledger and of every frame.
-
-    >>> from gossamer import algorithms, problems, topology
-    >>> one, two = (algorithms.d_ogd(problems.Linear(2), topology.ring(3), step=step) for step in (0.1, 0.2))
-    >>> config_digest(one) == config_digest(one), config_digest(one) == config_digest(two)
-    (True, False)
-    """
-    problem, network = algorithm.problem, algorithm.topology
-    parts = [repr(part) for part in (algorithm.name, algorithm.learner, algorithm.mixing, algorithm.schedule)]
-    parts += [f"{name} {schedule!r}" for name, schedule in sorted(algorithm.public.items())]
-    parts += [repr(algorithm.releases), repr(algorithm.missing), repr(algorithm.batch)]
-    parts += [
-        replace(algorithm.guarantee).to_json()
-    ]  # without the digest of programs, which other versions of JAX write
-    parts += [hashlib.sha256(problem.initial_decision().astype("<f4").tobytes()).hexdigest()]
-    if isinstance(network, Topology):
-        lists = network.neighbours(np.arange(1 if network.fixed else 64))
-        parts += [network.name, repr(lists.speakers.tolist()), repr(lists.weights.tolist())]
-    text = "\n".join(parts)
-    if " at 0x" in text:  # a function of the user's: its place in memory says nothing, its operations do
-        block = Block(jnp.zeros((1, *problem.feature_shape)), jnp.zeros(1, jnp.int32))
-        program = jax.make_jaxpr(problem.losses)(jnp.zeros(problem.dim), block)
-        text += str(program) + "".join(map(_digest_of, program.consts))
-    plain = re.sub(r" at 0x[0-9a-f]+", "", text)
-    # Nine digits: machines differ in the last ones.
-    rounded = re.sub(r"\d+\.\d+(?:e-?\d+)?|\d+e-?\d+", lambda number: f"{float(number[0]):.9g}", plain)
-    return hashlib.sha256(rounded.encode()).hexdigest()
-
-
-def _digest_of(array: Any) -> str:
-    """Of numbers that a program holds: its text does not show them."""
-    known = np.asarray(array)
-    return f" {known.dtype} {known.shape} {hashlib.sha256(known.tobytes()).hexdigest()}"
 
 
 def key_fingerprint(key: bytes) -> str:
@@ -135,10 +92,9 @@ def noise_of(algorithm: Algorithm, key: bytes, run: str) -> NoiseSource:
     >>> type(noise_of(algorithm, bytes(32), "run")).__name__
     'FastNoise'
     """
-    digest = config_digest(algorithm)
     if algorithm.guarantee.basis == "none":
-        return FastNoise(int.from_bytes(subkey(key, run, digest)[:8], "little"))
-    return SecureNoise(key, run, digest)
+        return FastNoise(int.from_bytes(subkey(key, run, algorithm.digest)[:8], "little"))
+    return SecureNoise(key, run, algorithm.digest)
 
 
 def frame_format(algorithm: Algorithm, network: str, leaves: tuple[Leaf, ...]) -> Format:
@@ -150,7 +106,7 @@ def frame_format(algorithm: Algorithm, network: str, leaves: tuple[Leaf, ...]) -
     wide = tuple(Leaf("<f8", leaf.shape) for leaf in leaves)
     made = Format(
         network=bytes.fromhex(network),
-        config=bytes.fromhex(config_digest(algorithm)),
+        config=bytes.fromhex(algorithm.digest),
         learners=algorithm.learners,
         steps=algorithm.mixing.steps,
         first=wide if algorithm.missing == "later" else leaves,

@@ -14,21 +14,20 @@ from typing import Any
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.data.followed import FollowedFile
+from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
-from gossamer.net.node.agreed import prepared, promise_of
+from gossamer.net.dependencies import require_net
+from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.ledgers import earlier_costs
+from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.directory import NodeDirectory, Settings
-from gossamer.net.node.earlier import earlier_costs
-from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Ledger
-from gossamer.net.store.sealing import Sealer
+from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
-from gossamer.net.web.board import Board
-from gossamer.net.web.serve import Endpoint
+from gossamer.net.web.endpoint import Endpoint
+from gossamer.net.web.status_board import Board
 from gossamer.net.wire.addresses import parts_of
-from gossamer.net.wire.packing import require_net
 from gossamer.net.wire.zenoh_link import ZenohTransport
 from gossamer.privacy import Budget
 from gossamer.problems import Problem
@@ -127,7 +126,7 @@ def launch(
 
 def _require_neighbours(algorithm: Algorithm, learner: int, peers: Collection[int]) -> None:
     if isinstance(algorithm.topology, Topology):
-        hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
+        hears, heard_by = algorithm.topology.ever_meets(learner)
         if set(peers) != hears | heard_by:
             allowed = f"the neighbours of learner {learner}, {sorted(hears | heard_by)}, each with its address"
             raise ConfigurationError("node.toml [peers]", sorted(peers), allowed)

@@ -21,14 +21,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.node.agreed import Empty, config_digest, key_fingerprint
+from gossamer.net.dependencies import require_net
+from gossamer.net.node.agreement import Empty, key_fingerprint
 from gossamer.net.node.correspondence import Pace
-from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.store.ledger import Identity, Ledger
-from gossamer.net.store.sealing import Sealer, read_key, seal_key
+from gossamer.net.store.vault import Sealer, read_key, seal_key
 from gossamer.net.wire.addresses import address_of
 from gossamer.net.wire.certificates import Authority, common_name
-from gossamer.net.wire.packing import require_net
 from gossamer.net.wire.zenoh_link import Files, Link
 from gossamer.privacy import Budget, SecureNoise
 from gossamer.topology import Topology
@@ -154,20 +153,19 @@ class NodeDirectory:
             lacking = [name for name in ("network", "learner", "listen", "peers", "source") if name not in table]
             raise ConfigurationError("node.toml", f"no {', '.join(lacking)}", "all keys that were there") from None
 
-    def tables(self) -> dict[str, Any]:
-        """The tables from which the algorithm is made; refused where there are none."""
+    def algorithm(self) -> Algorithm:
+        """The algorithm that all nodes agreed on; refused where it can not be made of what algorithm.json says."""
         file = self.path / "algorithm.json"
         try:
-            tables: Any = json.loads(file.read_text(encoding="utf-8"))
+            spec: Any = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            tables = None
-        if tables == {}:
-            hint = "the algorithm was made in Python: start the node with gossamer.net.node.launch"
-            raise ConfigurationError("algorithm.json", tables, "tables that say how to make the algorithm", hint)
-        if not isinstance(tables, dict):
             hint = "it is gone or broken: copy that of another node, they are all the same"
-            raise ConfigurationError("algorithm.json", str(file), "a JSON file, as it was made", hint)
-        return tables
+            raise ConfigurationError("algorithm.json", str(file), "a JSON file, as it was made", hint) from None
+        try:
+            return Algorithm.from_spec(spec)
+        except ConfigurationError as error:
+            where = f"algorithm.json {error.field}"
+            raise ConfigurationError(where, error.given, error.allowed, error.hint) from error
 
     def key(self, sealer: Sealer | None = None) -> bytes:
         """The noise key, sealed or not; refused where others may read it, or where its ledger is gone."""
@@ -202,7 +200,6 @@ def init_network(
     port: int = 7400,
     http_port: int | None = None,
     pace: Pace | None = None,
-    tables: Mapping[str, Any] | None = None,
     sources: Sequence[str] | None = None,
     no_guarantee: bool = False,
 ) -> list[NodeDirectory]:
@@ -215,7 +212,6 @@ def init_network(
         port: where node 0 listens; node i listens at port + i.
         http_port: of the page of node 0, likewise; None: no pages.
         pace: what the settings say about waiting.
-        tables: from which `gossamer node` makes the algorithm again; a Python program gives it to `launch`.
         sources: what the data of every node are called in its ledger, by number: the same name in all runs over the
             same data. By default the directory's name and the node's.
         no_guarantee: whether nodes may run an algorithm without any privacy.
@@ -234,14 +230,14 @@ def init_network(
     for learner, host in enumerate(hosts):
         node = NodeDirectory(directory / f"node-{learner}")
         node.path.mkdir(mode=0o700)
-        hears, heard_by = Neighbourhoods(algorithm.topology, learner).ever()
+        hears, heard_by = algorithm.topology.ever_meets(learner)
         certificate, private = authority.certify(common_name(network, learner), [host])
         key = SecureNoise.new_key()
         _write(node.path / "ca.pem", authority.certificate)
         _write(node.path / "cert.pem", certificate)
         _write(node.path / "cert.key", private, secret=True)
         _write(node.path / "noise.key", key, secret=True)
-        _write(node.path / "algorithm.json", json.dumps(tables or {}, indent=2).encode())
+        _write(node.path / "algorithm.json", json.dumps(algorithm.spec(), indent=1).encode())
         text = _SETTINGS.format(
             learner=learner,
             network=network,
@@ -253,7 +249,7 @@ def init_network(
             peers="\n".join(f'{one} = "{listens[one]}"' for one in sorted(hears | heard_by)),
         )
         _write(node.path / "node.toml", text.encode())
-        identity = Identity(network, learner, config_digest(algorithm), data[learner], key_fingerprint(key))
+        identity = Identity(network, learner, algorithm.digest, data[learner], key_fingerprint(key))
         Ledger.create(node.ledger, identity)
         made.append(node)
     return made

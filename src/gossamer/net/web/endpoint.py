@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, DataError, NetworkError
 from gossamer.net.data.samples import parse_json
-from gossamer.net.web.board import Board
+from gossamer.net.web.status_board import Board
 from gossamer.net.wire.addresses import without_brackets
 
 LARGEST_BODY = 16 * 2**20
