@@ -18,7 +18,7 @@ STYLE = """
   .note { font-size: 13px; }
   .page { fill: #ffffff; stroke: #c5ced8; }
   .box { fill: #eef2f6; stroke: #64748b; }
-  .pure { fill: #d8efe3; }
+  .pure { fill: #d8efe3; stroke-width: 2; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; }
     .page { fill: #10161d; stroke: #3b4754; }
@@ -78,7 +78,7 @@ def drawn(columns: list[Column], pure: set[str]) -> str:
         for row, layer in enumerate(column.layers):
             parts += boxes(layer, left, TOP + row * (BOX + GAP), pure if column.title == "gossamer" else set())
     notes = ("Imports point down only. Boxes that touch may import each other; boxes with a gap may not.",)
-    notes += ("Green: pure mathematics, without disk, network or command line.",)
+    notes += ("Green, thick edge: pure mathematics, without disk, network or command line.",)
     parts += [f'<text class="note" x="{EDGE}" y="{bottom + 16 + 22 * row}">{n}</text>' for row, n in enumerate(notes)]
     return "\n".join([*parts, "</svg>", ""])
 

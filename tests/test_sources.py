@@ -239,7 +239,6 @@ def test_the_command_line_names_files_of_the_working_directory(tmp_path, monkeyp
         raise ConfigurationError("data", "this test", "no node")
 
     monkeypatch.setattr("gossamer.net.directory.NodeDirectory", Mock())
-    monkeypatch.setattr("gossamer.cli.network.make_algorithm", Mock())
     monkeypatch.setattr(startup, "launch", refuse)
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")  # left as it is in this process
     monkeypatch.chdir(tmp_path)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gossamer import simulate
-from gossamer.algorithms import REGISTRY
 from gossamer.cli.kinds import DATASETS, GENERATORS, Maker
 from gossamer.core import Algorithm, Federation
 from gossamer.core.spec import LISTED, TABLES, make_algorithm, make_network, sections_of
@@ -107,18 +106,18 @@ def load_for_nodes(file: Path, nodes: int) -> ForNodes:
 def _with_data(sections: Mapping[str, Section]) -> tuple[Source, dict[str, Mapping[str, Any]]]:
     """The data, and the tables of the algorithm with what the data say: shapes, classes and the size of batches."""
     kind = picked(sections["algorithm"], "algorithm", key="name", elsewhere=LISTED)
-    entry = REGISTRY[kind.name]
+    shared = "batch" in kind.defaults  # samples that all learners see
     maker = picked(sections["problem"], "problem").make
     network = make_network(sections["topology"], kind)
     images = "image_shape" in inspect.signature(maker).parameters
-    source = _source(sections["data"], network.learners, images=images, together=entry.data == "common")
+    source = _source(sections["data"], network.learners, images=images, together=shared)
     known = {key: value for key, value in _shape(source).items() if key in keys_of(maker) and value is not None}
     if "classes" in keys_of(maker) and "classes" not in {**known, **sections["problem"].table}:
         # Counted from the labels, it would be one record's doing how long decisions and messages are.
         hint = "say how many kinds of labels there can be: it is public, and not counted from the records"
         raise ConfigurationError("[problem] classes", Nothing(), "a whole number", hint)
     data = sections["data"].table
-    batch = {"batch": data["batch"]} if entry.data == "common" and "batch" in data else {}
+    batch = {"batch": data["batch"]} if shared and "batch" in data else {}
     tables = {
         "problem": {**known, **sections["problem"].table},
         "topology": sections["topology"].table,

@@ -195,7 +195,7 @@ def pd_ftgl(
         problem: loss and decision set.
         topology: who hears whom. Fixed, with symmetric doubly stochastic weights: gossip is accelerated. Before gossip
             it may also change or fail: gossip is plain then, and `steps_per_exchange` must be given.
-        horizon: the steps that will be played at most, T.
+        horizon: the steps that are played at most, T.
         budget: for the whole horizon; before gossip also one for each learner.
         clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm, G.
         noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta.

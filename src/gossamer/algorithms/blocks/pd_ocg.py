@@ -94,7 +94,7 @@ def pd_ocg(
     Args:
         problem: loss and decision set, which needs a linear oracle: it must be bounded.
         topology: who hears whom; as for `pd_ftgl`.
-        horizon: the steps that will be played at most, T.
+        horizon: the steps that are played at most, T.
         budget: for the whole horizon; before gossip also one for each learner.
         clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm, G.
         noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta.

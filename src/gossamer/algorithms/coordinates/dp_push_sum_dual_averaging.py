@@ -48,7 +48,7 @@ def dp_push_sum_dual_averaging(
         topology: who hears whom, which may change; column-stochastic weights (weights="push-sum").
         budget: for the whole horizon, or one for each learner.
         clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm.
-        horizon: the steps that will be played at most; None: no end (tight only).
+        horizon: the steps that are played at most; None: no end (tight only).
         noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta.
         step: alpha(t), by default 1 / sqrt(t); the decision of step t is made with alpha(t-1).
         calibration: "tight": the gradient is noised once. "published": every message gets noise for a share of the

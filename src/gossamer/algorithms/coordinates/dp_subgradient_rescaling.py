@@ -134,7 +134,7 @@ def dp_subgradient_rescaling(
         topology: who hears whom: fixed and strongly connected, with row-stochastic weights (weights="uniform").
         budget: for the whole horizon, or one for each learner.
         clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm.
-        horizon: the steps that will be played at most; None: no end (tight only).
+        horizon: the steps that are played at most; None: no end (tight only).
         noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta.
         step: alpha_t, of a sum over all learners; by default that of `pd_ogd` divided by their number.
         calibration: "tight": the gradient is noised once. "published": every message gets noise for a share of the

@@ -56,7 +56,7 @@ def dpsda_ps(
         topology: who hears whom, which may change at every round; column-stochastic weights (weights="push-sum").
         coordinates: for each coordinate of the decision the node that controls it; by default consecutive coordinates,
             as evenly as can be.
-        horizon: the rounds that will be played at most; None: no end.
+        horizon: the rounds that are played at most; None: no end.
         budget: for the whole horizon; None only without noise.
         clip: what each node's part of a gradient is clipped to; a number bounds its Euclidean norm.
         unit: what is protected, and clipped: one "sample" of a round's batch, or the whole "batch".

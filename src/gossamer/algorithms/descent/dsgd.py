@@ -37,7 +37,7 @@ def dsgd(
         topology: who hears whom; doubly stochastic weights.
         sigma: the standard deviation of the noise at t = 0.
         clip: what each sample's gradient is clipped to in Euclidean norm.
-        horizon: the steps that will be played at most.
+        horizon: the steps that are played at most.
         growth: varsigma: noise grows like (t+1)^varsigma.
         step: lambda_t; a number is a constant, and the default 1 / (t + 1).
 

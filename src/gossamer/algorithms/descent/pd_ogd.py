@@ -152,7 +152,7 @@ def pd_ogd(
         topology: who hears whom; doubly stochastic weights.
         budget: for the whole horizon, or one for each learner.
         clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm.
-        horizon: the steps that will be played at most; None: no end (tight only, whose loss does not grow).
+        horizon: the steps that are played at most; None: no end (tight only, whose loss does not grow).
         noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta. l2-Laplace is smaller than Laplace from a
             few dimensions on, unless gradients are clipped in the l1 norm.
         step: the step size; by default diameter / (root mean square of a noisy gradient * sqrt(t)).

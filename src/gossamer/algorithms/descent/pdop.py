@@ -39,7 +39,7 @@ def pdop(
         problem: loss and decision set; with a feature_bound a sample costs less, as it is carried on by less.
         topology: who hears whom; doubly stochastic weights.
         clip: what each sample's gradient is clipped to in Euclidean norm.
-        horizon: the steps that will be played at most.
+        horizon: the steps that are played at most.
         scale: c and p: Laplace noise of scale c p^t.
         step: gamma and q: steps of gamma q^t, q < p.
 

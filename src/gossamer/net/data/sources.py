@@ -1,4 +1,4 @@
-"""Where a node's samples come from: standard input or a Python iterator; a file that grows is in `followed`.
+"""Where a node's samples come from: standard input or a Python iterator; a file that grows is in `followed_file`.
 
 A source never waits, and never shows a value: what cannot be used is reported by position and kind of the fault.
 """

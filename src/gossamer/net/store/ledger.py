@@ -183,7 +183,7 @@ class Ledger:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will be sent any more."""
+        """Whether nothing is sent any more."""
         return self.last.kind == "end"
 
     # Writing
