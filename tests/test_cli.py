@@ -91,7 +91,7 @@ def test_algorithms_are_listed_whole(columns: int) -> None:
     for name, entry in REGISTRY.items():
         (line,) = [line for line in lines if line.startswith(f"{name} ")]
         assert entry.network in line
-        noised = "published" if {"sigma", "noise"} & set(entry.example) and "budget" not in entry.example else "none"
+        noised = "published" if name in ("dsgd", "pdop") else "none"
         assert line.split()[-1] == ("proven" if {"budget", "budgets"} & set(entry.example) else noised)
 
 
@@ -187,7 +187,7 @@ def test_same_seed_same_numbers_and_another_seed_others(small: Path) -> None:
 def test_the_file_is_the_call(small: Path) -> None:
     problem, stream = gossamer.problems.Logistic(3), gossamer.streams.smooth_cycle_logistic(4, 3, seed=1)
     ring = gossamer.topology.ring(4)
-    algorithm = gossamer.algorithms.descent.noisy_ogd(problem, ring, step=gossamer.Rate(0.5), scale=0.1)
+    algorithm = gossamer.algorithms.noisy_ogd(problem, ring, step=gossamer.Rate(0.5), scale=0.1)
     np.testing.assert_array_equal(
         load(small).run().losses, gossamer.simulate(algorithm, stream, 20, seed=0, progress=False).losses
     )
@@ -316,7 +316,7 @@ REFUSALS = {
     "a fraction for a count": (("dim = 3", "dim = 3.5"), "[data] dim: got 3.5; allowed: a whole number."),
     "true for a number": (("scale = 0.1", "scale = true"), "[algorithm] scale: got True; allowed: a number."),
     "wrong literal": (
-        ("scale = 0.1", 'scale = 1\nlaw = "cauchy"'),
+        ("scale = 0.1", 'scale = 1\nnoise = "cauchy"'),
         "got 'cauchy'; allowed: 'laplace', 'l2-laplace' or 'gaussian'.",
     ),
     "wrong type of step": (("step = {scale = 0.5}", 'step = "big"'), "[algorithm] step: got 'big'; allowed: a number"),
