@@ -23,6 +23,7 @@ from gossamer.algorithms.federated.online_federated import LocalSteps
 from gossamer.algorithms.federated.round_sum import round_sum
 from gossamer.auditing.attacks.online_federated import Repelling
 from gossamer.auditing.attacks.pd_ftgl import strategy
+from gossamer.cli.config import make_algorithm
 from gossamer.core import Federation, Now, Rate
 from gossamer.mechanisms.factors import Dense
 from gossamer.privacy import FastNoise, Gaussian
@@ -785,6 +786,9 @@ def test_no_noise_must_be_asked_for():
     options = {"horizon": 8, "steps_per_exchange": 2, "step": 0.1}
     with pytest.raises(TypeError, match="budget"):
         algorithms.online_federated(logistic(), LEARNERS, **options)
+    tables = {"problem": {"kind": "linear", "dim": 3}, "topology": {"learners": 4}}
+    with pytest.raises(ConfigurationError, match=r"\[algorithm\] budget: got nothing; .*Add budget to \[algorithm\]"):
+        make_algorithm({**tables, "algorithm": {"name": "online_federated", **options}})
     made = algorithms.online_federated(logistic(), LEARNERS, budget=None, **options)
     assert (made.guarantee.basis, made.releases, dict(made.learner.noise)) == ("none", (), {})
 
