@@ -181,7 +181,7 @@ def correlated(made, rounds, present, seed):
     for i in range(LEARNERS):
         xi = drawn[i, present[:, i]].reshape(-1, DIM)
         dense = isinstance(getattr(mechanism, "factor", None), Dense)
-        c = mechanism.factor.matrix().astype(np.float64) if dense else strategy(mechanism, len(xi))
+        c = mechanism.factor.matrix.astype(np.float64) if dense else strategy(mechanism, len(xi))
         noise.append(np.tril(np.ones(c.shape)) @ np.linalg.inv(c) @ xi)
     return noise
 
@@ -237,9 +237,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_said_and_answered_is_algorithm_1_and_equation_2(case, tmp_path, monkeypatch):
+def test_what_is_said_and_answered_is_algorithm_1_and_equation_2(case):
     """With explicit matrices B and xi. The server projects what it broadcasts, and not the sum that it keeps."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made, steps = make(**CASES[case]), ROUNDS * TAU
     rounds = made.schedule.exchanges(steps)
     said, models, equation_2, _ = algorithm_1(made, rounds, lambda t: STEP / math.sqrt(t), seed=5)
@@ -705,8 +704,7 @@ def test_everything_that_is_released_lies_on_the_lattice():
     assert_array_equal(rounds, np.round(rounds))
 
 
-def test_an_optimised_matrix_has_no_lattice(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_an_optimised_matrix_has_no_lattice():
     with pytest.raises(PrivacyError, match="optimised matrix"):
         make(aggregation="optimal").secured()
 
