@@ -1047,6 +1047,13 @@ POLYNOMIAL = {"history": "polynomial", "clip": None, "horizon": None}
         ({"step": 0.5}, ConfigurationError, "step: got 0.5; allowed: a Rate without a delay"),
         ({"coupling": Rate(1.0, 0.5, delay=1)}, ConfigurationError, "coupling: got .*; allowed: a Rate without"),
         ({"horizon": 0}, ConfigurationError, "horizon: got 0"),
+        ({"publish": "noised"}, ConfigurationError, "publish: got 'noised'; allowed: 'averaged' or 'last' or 'raw'"),
+        ({"steps_per_exchange": 0}, ConfigurationError, "steps_per_exchange: got 0"),
+        (
+            {"steps_per_exchange": 2, "calibration": "published"},
+            ConfigurationError,
+            "steps_per_exchange: got 2; allowed: 1 with calibration='published'",
+        ),
         ({"steps_per_exchange": 20}, ConfigurationError, "horizon: got 10; allowed: a whole number from 20 to"),
         ({"delay": -1}, ConfigurationError, "delay: got -1"),
         ({"averaging": -1}, ConfigurationError, "averaging: got -1"),

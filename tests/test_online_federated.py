@@ -23,6 +23,7 @@ from gossamer.algorithms.federated.online_federated import LocalSteps
 from gossamer.algorithms.federated.round_sum import round_sum
 from gossamer.auditing.attacks.online_federated import Repelling
 from gossamer.auditing.attacks.pd_ftgl import strategy
+from gossamer.cli.config import make_algorithm
 from gossamer.core import Federation, Now, Rate
 from gossamer.mechanisms.factors import Dense
 from gossamer.privacy import FastNoise, Gaussian
@@ -180,7 +181,7 @@ def correlated(made, rounds, present, seed):
     for i in range(LEARNERS):
         xi = drawn[i, present[:, i]].reshape(-1, DIM)
         dense = isinstance(getattr(mechanism, "factor", None), Dense)
-        c = mechanism.factor.matrix().astype(np.float64) if dense else strategy(mechanism, len(xi))
+        c = mechanism.factor.matrix.astype(np.float64) if dense else strategy(mechanism, len(xi))
         noise.append(np.tril(np.ones(c.shape)) @ np.linalg.inv(c) @ xi)
     return noise
 
@@ -236,9 +237,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_said_and_answered_is_algorithm_1_and_equation_2(case, tmp_path, monkeypatch):
+def test_what_is_said_and_answered_is_algorithm_1_and_equation_2(case):
     """With explicit matrices B and xi. The server projects what it broadcasts, and not the sum that it keeps."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made, steps = make(**CASES[case]), ROUNDS * TAU
     rounds = made.schedule.exchanges(steps)
     said, models, equation_2, _ = algorithm_1(made, rounds, lambda t: STEP / math.sqrt(t), seed=5)
@@ -704,8 +704,7 @@ def test_everything_that_is_released_lies_on_the_lattice():
     assert_array_equal(rounds, np.round(rounds))
 
 
-def test_an_optimised_matrix_has_no_lattice(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_an_optimised_matrix_has_no_lattice():
     with pytest.raises(PrivacyError, match="optimised matrix"):
         make(aggregation="optimal").secured()
 
@@ -785,6 +784,9 @@ def test_no_noise_must_be_asked_for():
     options = {"horizon": 8, "steps_per_exchange": 2, "step": 0.1}
     with pytest.raises(TypeError, match="budget"):
         algorithms.online_federated(logistic(), LEARNERS, **options)
+    tables = {"problem": {"kind": "linear", "dim": 3}, "topology": {"learners": 4}}
+    with pytest.raises(ConfigurationError, match=r"\[algorithm\] budget: got nothing; .*Add budget to \[algorithm\]"):
+        make_algorithm({**tables, "algorithm": {"name": "online_federated", **options}})
     made = algorithms.online_federated(logistic(), LEARNERS, budget=None, **options)
     assert (made.guarantee.basis, made.releases, dict(made.learner.noise)) == ("none", (), {})
 

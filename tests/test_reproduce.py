@@ -548,8 +548,7 @@ def test_the_sizes_are_those_of_section_v() -> None:
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "none"])
-def test_every_method_is_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # of the optimised factorisation
+def test_every_method_is_what_it_says(method: str) -> None:
     algorithm = Case001(3, method, 4, 0.5).build(logistic_problem(method), 400, 0.02)
     promise = algorithm.guarantee
     assert (promise.basis, promise.delta, promise.horizon) == ("proven", pytest.approx(1e-3, rel=1e-6), 400)

@@ -29,17 +29,7 @@ def printed_noise(
 ) -> tuple[Calibrated[Releaked], Guarantee]:
     """Lap(2 G sqrt(d) / (epsilon / T)) on every message; its cost is what smoothness lets through.
 
-    Args:
-        problem: loss and decision set.
-        topology: who hears whom.
-        clip: G, of every sample's gradient.
-        budgets: for the whole horizon.
-        horizon: T; None is refused.
-        noise: refused where it is not "laplace".
-        step: step sizes, which do not grow.
-        least: the smallest number that a node of this network divides by within so many exchanges.
-        name: of what is noised.
-        proof: where to read it.
+    `least` says what the smallest number is that a node of a network divides by within so many exchanges.
 
     >>> from gossamer import problems, topology
     >>> from gossamer.algorithms.coordinates.networks import smallest_mass

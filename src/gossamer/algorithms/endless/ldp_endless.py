@@ -254,7 +254,6 @@ def ldp_endless(
         ("calibration", calibration, Calibration),
     ):
         check_choice(field, given, choices)
-    idle = "it has no effect here"
     for field, value, usual, used, needs in (
         ("picks", picks, _PICKS, history == "sampled", "history='sampled'"),
         ("label_bound", label_bound, None, history == "statistics", "history='statistics'"),
@@ -262,7 +261,7 @@ def ldp_endless(
         ("delta", delta, _DELTA, sigma is not None and noise == "gaussian", "sigma is given and noise='gaussian'"),
     ):
         if value != usual and not used:
-            raise ConfigurationError(field, value, f"{usual} unless {needs}", idle)
+            raise ConfigurationError(field, value, f"{usual} unless {needs}", "it has no effect here")
     network = _network(topology)
     n, rate, pull = topology.learners, step or Rate(1.0, 0.77), coupling or Rate(1.0, 0.65)
     for name, falling in (("step", rate), ("coupling", pull)):
@@ -334,9 +333,8 @@ def _network(topology: Topology) -> FixedTopology:
     require_averaging(topology)
     base = topology.base if isinstance(topology, FailingLinks) else topology
     if not isinstance(base, FixedTopology) or not base.is_symmetric():
-        raise ConfigurationError(
-            "topology", topology.name, "a fixed graph with symmetric weights, or one whose links fail"
-        )
+        allowed = "a fixed graph with symmetric weights, or one whose links fail"
+        raise ConfigurationError("topology", topology.name, allowed)
     return base
 
 
@@ -383,10 +381,8 @@ def _promise(release: Calibrated[Views], kept: History, horizon: int, publish: P
         return no_guarantee("the parameters themselves are played, and the messages tell everything else about them")
     known = kept.smoothness is not None
     smooth = Assumption("losses are smooth", "gossamer.problems: feature_bound" if known else "")
-    whole = Assumption(
-        "a gradient is the mean over all samples",
-        "" if isinstance(kept, Sampled) else "gossamer.algorithms.endless.history",
-    )
+    averaged = "" if isinstance(kept, Sampled) else "gossamer.algorithms.endless.history"
+    whole = Assumption("a gradient is the mean over all samples", averaged)
     counted = hidden.counted(kept.problem.domain)
     rounded = Assumption(
         "every rounding of float32 is counted, whatever is heard"
