@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from gossamer.cli.demo import Demo
 from gossamer.errors import ConfigurationError
 from gossamer.reproduction import Store
 from gossamer.spec import keys_of
+from gossamer.spec.kinds import _families
 
 SHARE = 0.1  # of the steps of the demo
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.toml"))
@@ -224,6 +226,25 @@ def test_nested_topologies(tmp_path: Path) -> None:
     assert load(changed(tmp_path, (ring, failing))).algorithm.learners == 4
     parts = 'kind = "alternating"\nparts = [{kind = "ring", learners = 4}, {kind = "star", learners = 4}]'
     assert load(changed(tmp_path, (ring, parts))).algorithm.learners == 4
+
+
+def test_files_may_name_algorithms_of_other_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+from gossamer import Algorithm, algorithms, problems, topology
+from gossamer.spec import kind
+
+@kind("algorithm", "strangers:slow")
+def slow(problem: problems.Problem, topology: topology.Topology, *, step: float = 0.01) -> Algorithm:
+    return algorithms.d_ogd(problem, topology, step=step)
+"""
+    module = types.ModuleType("strangers")
+    monkeypatch.setitem(sys.modules, "strangers", module)
+    exec(source, module.__dict__)
+    try:
+        file = changed(tmp_path, ('name = "noisy_ogd"\nstep = {scale = 0.5}\nscale = 0.1', 'name = "strangers:slow"'))
+        assert load(file).run().losses.shape == (20, 4)
+    finally:
+        del _families["algorithm"]["strangers:slow"]
 
 
 def test_weights_as_a_matrix(tmp_path: Path) -> None:

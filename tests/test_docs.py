@@ -9,7 +9,6 @@ import re
 import runpy
 import sys
 import tomllib
-import types
 from pathlib import Path
 
 import pytest
@@ -199,16 +198,22 @@ def test_walks_have_one_file_for_each_hop():
         assert all((ROOT / file).is_file() for _, file in hops)
 
 
-def test_the_kinds_of_a_page_can_be_written_down_and_read_back(monkeypatch):
+def test_the_kinds_of_a_page_can_be_written_down_and_read_back(tmp_path, monkeypatch):
     page = (ROOT / "docs" / "specification.md").read_text()
     (source,) = re.findall(r"(?ms)^```python\n# clinic/models.py\n(.*?)^```", page)
     (table,) = re.findall(r"(?ms)^```toml\n(\[problem\].*?)^```", page)
-    module = types.ModuleType("clinic.models")
-    monkeypatch.setitem(sys.modules, "clinic", types.ModuleType("clinic"))
-    monkeypatch.setitem(sys.modules, "clinic.models", module)
-    exec(compile(source, "clinic/models.py", "exec"), module.__dict__)
+    (package,) = re.findall(r"(?ms)^```toml\n(# pyproject.toml.*?)^```", page)
+    (tmp_path / "clinic").mkdir()
+    (tmp_path / "clinic" / "models.py").write_text(source)
+    named = tomllib.loads(package)["project"]["entry-points"][PLUGINS]
+    (tmp_path / "clinic-1.dist-info").mkdir()
+    (tmp_path / "clinic-1.dist-info" / "entry_points.txt").write_text(f"[{PLUGINS}]\nclinic = {named['clinic']}\n")
+    (tmp_path / "clinic-1.dist-info" / "METADATA").write_text("Name: clinic\nVersion: 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
     try:
         for problem in (tomllib.loads(table)["problem"], {"kind": "clinic.models:Readings", "dim": 2}):
             assert spec_of(build("[problem]", problem, "problem")) == problem
     finally:
-        del _families["problem"]["clinic-risk"]
+        _families["problem"].pop("clinic-risk", None)
+        for module in ("clinic.models", "clinic"):
+            sys.modules.pop(module, None)

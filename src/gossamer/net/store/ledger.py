@@ -302,7 +302,7 @@ class Ledger:
     # Reading
 
     def message(self, exchange: int, step: int, receiver: int) -> bytes | None:
-        """What was committed for this receiver, or for all; None where nothing was, or where it is kept no longer."""
+        """What was committed for this receiver, or for all; None where nothing was, or where it was dropped since."""
         with self._turn, database_errors(self.path):
             number = self._numbers.get((exchange, step))
             row = None if number is None else self._row(f"WHERE number = {number}")
