@@ -225,11 +225,11 @@ def test_settings_that_make_no_sense_are_named(network: Path, tmp_path: Path, ol
     [
         ("algorithm.json", b"{", "copy that of another node"),
         ("algorithm.json", b"\xff", "copy that of another node"),
-        ("algorithm.json", b"[]", "copy that of another node"),
+        ("algorithm.json", b"[]", "algorithm.json spec: got nothing; allowed: 1"),
         ("algorithm.json", None, "copy that of another node"),
-        ("algorithm.json", b"{}", "The algorithm was made in Python: start the node with gossamer.net.launch"),
-        ("algorithm.json", b'{"problem": {}, "topology": {}}', "Add a section [algorithm]"),
-        ("algorithm.json", b'{"problem": 1, "topology": {}, "algorithm": {}}', "problem: got 1"),
+        ("algorithm.json", b'{"problem": {}, "algorithm": {}}', "Gossamer 0.1 wrote none: make it anew."),
+        ("algorithm.json", b'{"spec": 1, "problem": {}, "topology": {}}', "Add a section [algorithm]"),
+        ("algorithm.json", b'{"spec": 1, "problem": 1, "topology": {}, "algorithm": {}}', "problem: got 1"),
         ("noise.key", None, "noise.key is gone"),
         ("ca.pem", None, "a PEM file that exists"),
         ("node.toml", None, "the directory of a node"),
@@ -379,11 +379,11 @@ def test_the_tutorial_can_be_followed(follower: Follower) -> None:
         done = gossamer("ledger", command, *directories)
         assert done.exit_code == 0, done.stderr
     number = Path("clinics/node-0/algorithm.json")
-    number.write_text(number.read_text().replace("8.0", "7.0"))
+    number.write_text(number.read_text().replace('"epsilon": 8', '"epsilon": 7'))
     shutil.rmtree("clinics/node-1")
     shutil.copytree("old copy", "clinics/node-1")
     Path("clinics/node-2/ledger.db").unlink()
-    for node, reason in zip(directories, ("configuration", "old copy", "ledger.db is gone"), strict=True):
+    for node, reason in zip(directories, ("follows from the options", "old copy", "ledger.db is gone"), strict=True):
         assert reason in refused(node)
 
 

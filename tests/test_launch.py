@@ -22,12 +22,14 @@ from typer.testing import CliRunner
 
 from gossamer import Budget, algorithms, problems, topology
 from gossamer.cli import app
+from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
 from gossamer.net import Ledger, LedgerError, NodeDirectory, Pace, Running, Sealer, Witness, init_network, prepared
 from gossamer.net import launch as launched
 from gossamer.net.store.vault import read_key, seal_key
 from gossamer.net.store.witness import default_witness, witness_of
 from gossamer.net.web.status_board import Board
+from gossamer.spec import kind
 from tests.networks import Hub, until
 
 PROBLEM = problems.Logistic(3, feature_bound=1.0)
@@ -286,7 +288,8 @@ def sealed_node(folder: Path) -> tuple[NodeDirectory, bytes, Path]:
 
 
 def content(node: NodeDirectory) -> bytes:
-    return b"".join(file.read_bytes() for file in node.path.iterdir())
+    """All files but the one that every node has."""
+    return b"".join(file.read_bytes() for file in node.path.iterdir() if file.name != "algorithm.json")
 
 
 def test_nothing_of_state_or_key_is_in_clear(tmp_path: Path) -> None:
@@ -447,9 +450,14 @@ def other_source(folder: Path) -> str:
     return "../../one/node-0"
 
 
+@kind("algorithm", "tests:for_outsiders", readable=False)
+def for_outsiders(algorithm: Algorithm) -> Algorithm:
+    return replace(algorithm, guarantee=replace(algorithm.guarantee, observer="outsiders"))
+
+
 def other_unit(folder: Path) -> str:
     """Whoever sees the decisions only is another observer."""
-    algorithm = replace(ALONE, guarantee=replace(ALONE.guarantee, observer="outsiders"))
+    algorithm = for_outsiders(ALONE)
     go(alone(folder / "one", algorithm), 2, algorithm)
     return "../../one/node-0"
 
