@@ -20,7 +20,7 @@ from gossamer.privacy.secure import SecureNoise
 
 REPEATS = 9
 HEADINGS = ("noise", "learners x exchanges x values", "million values a second", "ns a value", "us a draw")
-SECURE = SecureNoise(bytes(32), run_id="bench", config_digest="bench")  # a key that is no secret: for timing only
+SECURE = SecureNoise(bytes(32), run_id="bench", digest="bench")  # a key that is no secret: for timing only
 SPACINGS: dict[Law, int] = {"laplace": 200_001, "gaussian": 700_001, "l2-laplace": 6_001}
 
 

@@ -41,8 +41,8 @@ every_law = pytest.mark.parametrize("law", LAWS)
 scalar_laws = pytest.mark.parametrize("law", CDF)
 
 
-def source(*, key=KEY, run_id="run", config_digest="digest"):
-    return SecureNoise(key, run_id, config_digest)
+def source(*, key=KEY, run_id="run", digest="digest"):
+    return SecureNoise(key, run_id, digest)
 
 
 def on_lattice(spacings, grid=2.0**-20):
@@ -391,8 +391,8 @@ def test_other_arguments_give_unrelated_draws():
     others = {
         "key": flat(noise=source(key=bytes(32))),
         "run": flat(noise=source(run_id="run2")),
-        "configuration": flat(noise=source(config_digest="digest2")),
-        "fields": flat(noise=source(run_id="rund", config_digest="igest")),
+        "configuration": flat(noise=source(digest="digest2")),
+        "fields": flat(noise=source(run_id="rund", digest="igest")),
         "name": flat(name="y"),
         "exchange": flat(start=1, stop=stop + 1),
         "far": flat(start=2**40, stop=2**40 + stop),
@@ -544,7 +544,7 @@ def test_new_keys_differ():
     assert len({SecureNoise.new_key() for _ in range(100)}) == 100
 
 
-@pytest.mark.parametrize("field", ["run_id", "config_digest"])
+@pytest.mark.parametrize("field", ["run_id", "digest"])
 @pytest.mark.parametrize("given", ["", b"", None, 3])
 def test_runs_have_names(field, given):
     with pytest.raises(PrivacyError, match=f"{field}: got"):
@@ -719,7 +719,7 @@ def test_a_secured_algorithm_runs_on_its_lattice(law):
     options = {"seed": 0, "record": ("messages",), "progress": False, "every": 1}
 
     def run(run_id):
-        make = lambda seed: SecureNoise(key, run_id, config_digest="test")  # noqa: E731
+        make = lambda seed: SecureNoise(key, run_id, digest="test")  # noqa: E731
         return simulate(algorithm, streams.random_signs(2, 3, seed=1), 20, noise=make, **options).transcript["messages"]
 
     messages = run("a")

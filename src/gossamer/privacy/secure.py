@@ -39,12 +39,12 @@ class SecureNoise:
     Attributes:
         key: 32 secret bytes; they are not kept, only what is derived from them for this run.
         run_id: what this run is called; another one for every run.
-        config_digest: a digest of everything that says what is computed.
+        digest: of everything that says what is computed: `Algorithm.digest`.
 
     >>> key = SecureNoise.new_key()
-    >>> noise = SecureNoise(key, run_id="2026-11-15/1", config_digest="9f86d081")
+    >>> noise = SecureNoise(key, run_id="2026-11-15/1", digest="9f86d081")
     >>> noise
-    SecureNoise(run_id='2026-11-15/1', config_digest='9f86d081')
+    SecureNoise(run_id='2026-11-15/1', digest='9f86d081')
     >>> spec, scale = NoiseSpec("laplace", (3,), used_in="speak"), Scale(0.75, grid=2.0**-18)
     >>> values = noise.draw("message", spec, [scale] * 2, start=0, stop=1000)
     >>> values.shape, bool(np.all(values % scale.grid == 0)), bool(0.7 < np.abs(values).mean() < 0.8)
@@ -53,15 +53,15 @@ class SecureNoise:
 
     key: InitVar[bytes]
     run_id: bytes | str
-    config_digest: bytes | str
+    digest: bytes | str
     _root: bytes = field(init=False, repr=False)
 
     def __post_init__(self, key: bytes) -> None:
         check_key(key, "make one with SecureNoise.new_key() and keep it as you keep the data")
-        for name in ("run_id", "config_digest"):
+        for name in ("run_id", "digest"):
             if not isinstance(getattr(self, name), (bytes, str)) or not getattr(self, name):
                 raise PrivacyError.of(name, getattr(self, name), "bytes or text, not empty")
-        object.__setattr__(self, "_root", subkey(key, self.run_id, self.config_digest))
+        object.__setattr__(self, "_root", subkey(key, self.run_id, self.digest))
 
     @property
     def fingerprint(self) -> str:
