@@ -20,6 +20,9 @@ from gossamer import Budget, Clip, Rate, algorithms, mechanisms, problems, sets,
 from gossamer.algorithms import REGISTRY
 from gossamer.core import Algorithm, Every, Federation, Phases, Segment
 from gossamer.errors import ConfigurationError
+from gossamer.mechanisms.picks import Picks
+from gossamer.mechanisms.releaked import Releaked
+from gossamer.mechanisms.views import Views
 from gossamer.problems import Problem
 from gossamer.spec import build, canonical, difference, digest, kind, kinds, plain, spec_of
 from gossamer.spec.kinds import _families
@@ -61,6 +64,12 @@ EVERYTHING = {
         mechanisms.PermuteAndFlip(4, horizon=3),
         mechanisms.NoisyMax(4, horizon=3),
         mechanisms.AboveThreshold(count=2, horizon=5),
+        mechanisms.Keeping((1,), horizon=4, restless=0.25),
+        mechanisms.SharedFlip(4, horizon=3, leaves=2),
+        mechanisms.Spread(4, horizon=3, leaves=2),
+        Picks((3,), name="picks"),
+        Releaked((3,), horizon=4, reach=2.0),
+        Views((3,), horizon=4),
     ],
 }
 

@@ -26,7 +26,7 @@ from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.keeper import Keeper
 from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, left_over
 from gossamer.simulation.run import Run
-from gossamer.simulation.summary import report
+from gossamer.simulation.tally import report
 from gossamer.simulation.testing import HeldOut
 from gossamer.streams import Stream
 
