@@ -32,6 +32,7 @@ FORMS = {
     "pd_ftgl tree": ("pd_ftgl", {"aggregation": "tree"}),
     "online_federated tree": ("online_federated", {"aggregation": "tree"}),
     "online_federated rounds": ("online_federated", {"release": "rounds"}),
+    "dp_ftrl tree": ("dp_ftrl", {"aggregation": "tree", "noise": "laplace", "budget": Budget(20.0)}),
     "dpsda_c batch": ("dpsda_c", {"unit": "batch", "aggregation": "independent"}),
     "fed_ope_stoch central": ("fed_ope_stoch", {"trust": "central"}),
     "fed_ope_stoch leaf": ("fed_ope_stoch", {"release": "leaf", "trees": 1}),

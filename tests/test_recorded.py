@@ -24,7 +24,9 @@ from tests.test_flow import FORMS
 from tests.test_network import BUDGETS, CHANGING, GOSSIPING, prepared
 
 FILE = Path(__file__).parent / "recorded.json"
-SHAPES = {**{name: (name, {}) for name in REGISTRY}, **FORMS}
+NEW = {"dp_ftrl"}  # made after the set was recorded
+EVERY = {**{name: (name, {}) for name in REGISTRY}, **FORMS}
+SHAPES = {case: shape for case, shape in EVERY.items() if shape[0] not in NEW}
 NOISE_OF = "gossamer.net.node.node.noise_of"
 
 

@@ -29,6 +29,7 @@ from gossamer.algorithms.experts.follow_the_leader import follow_the_leader
 from gossamer.algorithms.experts.hedge import hedge
 from gossamer.algorithms.experts.on_sums import summed
 from gossamer.algorithms.experts.shrinking_dartboard import shrinking_dartboard
+from gossamer.algorithms.federated.dp_ftrl import dp_ftrl
 from gossamer.algorithms.federated.online_federated import online_federated
 from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Budget
@@ -85,6 +86,12 @@ REGISTRY: Mapping[str, Entry] = {
         "server",
         "private federated averaging with correlated noise (paper 001)",
         {"budget": Budget(20.0, 1e-3), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 4, "step": 0.1},
+    ),
+    "dp_ftrl": Entry(
+        dp_ftrl,
+        "server",
+        "private follow-the-leader with a trusted server (Kairouz et al. 2021)",
+        {"budget": Budget(5.0, 1e-3), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 3},
     ),
     "dpsda_c": Entry(
         dpsda_c,
@@ -171,6 +178,7 @@ __all__ = [
     "d_ftrl",
     "d_ocg",
     "d_ogd",
+    "dp_ftrl",
     "dp_push_sum_dual_averaging",
     "dp_subgradient_rescaling",
     "dpsda_c",

@@ -145,7 +145,7 @@ def noised_once(release: Calibrated[Any], clip: Clip, *, proof: str) -> Guarante
         repeats="compose",  # each occurrence of a record is a gradient of its own
         assumptions=(
             *promise.assumptions,
-            Assumption("a sample enters one gradient", "gossamer.core.Every(1): each exchange reads new samples"),
+            Assumption("a sample enters one gradient", "gossamer.core.Every: each exchange reads new samples"),
         ),
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from gossamer.algorithms import dp_push_sum_dual_averaging, dp_subgradient_rescaling, dpsda_c, dpsda_ps
 from gossamer.auditing.attacks import (
+    dp_ftrl,
     dpsda,
     dual_baselines,
     experts,
@@ -22,6 +23,7 @@ ATTACKS: Mapping[str, tuple[Attack, ...]] = {
     "pd_ftgl": pd_ftgl.ATTACKS,
     "pd_ocg": pd_ftgl.PD_OCG,
     "online_federated": online_federated.ATTACKS,
+    "dp_ftrl": dp_ftrl.ATTACKS,
     "dpsda_c": dpsda.attacks(dpsda_c),
     "dpsda_ps": dpsda.attacks(dpsda_ps),
     "ldp_endless": ldp_endless.ATTACKS,
