@@ -515,3 +515,23 @@ def test_repeated_is_composition(loss):
     closed, composed = loss.repeated(7), compose([loss] * 7)
     assert type(closed) is type(composed)
     assert closed.epsilon(1e-5) == pytest.approx(composed.epsilon(1e-5), rel=1e-12)
+
+
+def test_the_words_of_guarantees_on_disk_stay():
+    """Ledgers and exports of deployed nodes hold them: who renames a field in Python must still read these."""
+    losses = (Pure(0.5), Gaussian(0.5), Concentrated(0.1), Approximate(0.5, 1e-7), BoundedRange((0.2,)))
+    written = [loss.to_json() for loss in (*losses, compose([Pure(0.5), Gaussian(0.5)]))]
+    assert [sorted(one) for one in written] == [
+        ["kind", "value"],
+        ["kind", "mu"],
+        ["kind", "rho"],
+        ["delta", "kind", "value"],
+        ["kind", "values"],
+        ["bounded_range", "delta", "kind", "mu", "pure", "rho", "value"],
+    ]
+    assert [one["kind"] for one in written] == ["pure", "gaussian", "zcdp", "approximate", "bounded-range", "mixed"]
+    promise = pure(1.0, assumptions=(Assumption("gradients are clipped", "Clip"),))
+    assert sorted(json.loads(promise.to_json())) == [
+        *("assumptions", "basis", "checked", "deltas", "horizon", "losses", "observer", "occurrences", "per"),
+        *("promises", "proof", "public_labels", "reason", "repeats", "sampler_error", "unit"),
+    ]

@@ -211,7 +211,16 @@ def made(dim: int) -> problems.Linear:
     try:
         for table in ({"kind": "strangers:Mine", "dim": 3}, {"kind": "strangers:made", "dim": 3}):
             assert spec_of(build("[problem]", table, "problem")) == table
-        for name in ("strangers:unmarked", "strangers:nothing", "os:system", "no.such.module:x", "strangers:kind"):
+        for name in (
+            "strangers:unmarked",
+            "strangers:nothing",
+            "os:system",
+            "no.such.module:x",
+            "strangers:kind",
+            ":x",
+            ".x:y",
+            "a b:c",
+        ):
             with pytest.raises(ConfigurationError, match=r"\[problem\] kind: got"):
                 build("[problem]", {"kind": name, "dim": 3}, "problem")
     finally:

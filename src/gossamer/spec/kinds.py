@@ -176,7 +176,7 @@ def _elsewhere(family: str, name: str) -> Kind | None:
         return None
     try:
         found: Any = importlib.import_module(module)
-    except ImportError:
+    except (ImportError, ValueError, TypeError):  # no such module, or no name of one
         return None
     for part in inside.split("."):
         found = getattr(found, part, None)
@@ -199,7 +199,10 @@ def made_of(value: Any) -> tuple[Kind, Mapping[str, Any]] | None:
     known = _types.get(cls) or _stranger(cls)
     if known is None:
         return None
-    return known, known.facts(value) if known.facts else {name: getattr(value, name) for name in known.defaults}
+    if known.facts:
+        return known, known.facts(value)
+    told = all(hasattr(value, name) for name in known.defaults)
+    return (known, {name: getattr(value, name) for name in known.defaults}) if told else None
 
 
 def word_of(cls: type) -> str:
