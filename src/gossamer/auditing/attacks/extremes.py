@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gossamer import problems, topology
 from gossamer.algorithms import pd_ogd
-from gossamer.auditing.attacks.base import Attack, Case, samples
+from gossamer.auditing.attacks.base import Attack, Case, attack, samples
 from gossamer.auditing.views import View
 from gossamer.privacy import Budget
 from gossamer.problems import Problem
@@ -66,10 +66,7 @@ def _finite_or_not(problem: Problem, ordinary: ArrayLike, extreme: ArrayLike) ->
     return Case(algorithm, stream, neighbour, score)
 
 
-ATTACKS: tuple[Attack, ...] = tuple(
-    Attack(name, shows, "probe", make, 20_000)
-    for name, shows, make in (
-        ("zeros over their norm", "a gradient of 0 / 0", zeros_over_their_norm),
-        ("pixel of 3e38", "a gradient that overflows", huge_pixel),
-    )
+ATTACKS: tuple[Attack, ...] = (
+    attack("zeros over their norm", "a gradient of 0 / 0", "probe", zeros_over_their_norm, runs=20_000),
+    attack("pixel of 3e38", "a gradient that overflows", "probe", huge_pixel, runs=20_000),
 )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from gossamer.auditing.attacks.online_federated import whitening
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.one_run import Canaries, Part, Scores
-from gossamer.auditing.views import log_ratio
+from gossamer.auditing.views import Floats, log_ratio
 from gossamer.core import Algorithm, Federation
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Factorized, Independent
@@ -36,7 +36,6 @@ from gossamer.problems import Block, Problem
 from gossamer.streams import Stream
 from gossamer.topology import Topology
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 
