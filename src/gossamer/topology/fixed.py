@@ -12,14 +12,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from gossamer.checks import check_count
 from gossamer.topology import weights as rules
-from gossamer.topology.base import (
-    DENSE_LIMIT,
-    Integers,
-    Neighbours,
-    Topology,
-    as_exchanges,
-    padded,
-)
+from gossamer.topology.base import DENSE_LIMIT, Integers, Neighbours, Topology, as_exchanges, padded
 
 LANCZOS_RESTARTS, LANCZOS_TOLERANCE = 300, 1e-10
 

@@ -19,15 +19,7 @@ from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.spec import kind
 from gossamer.topology import weights as rules
-from gossamer.topology.base import (
-    Floats,
-    Integers,
-    Neighbours,
-    Topology,
-    as_exchanges,
-    padded,
-    unpadded,
-)
+from gossamer.topology.base import Floats, Integers, Neighbours, Topology, as_exchanges, padded, unpadded
 from gossamer.topology.fixed import FixedTopology
 from gossamer.topology.graphs import graph_name, in_order, weigh_graph
 

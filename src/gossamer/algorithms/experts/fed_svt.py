@@ -34,26 +34,10 @@ from gossamer.algorithms.experts.totals import CAP, ROUNDED, floored, relative
 from gossamer.checks import check_choice, check_positive
 from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.mechanisms import (
-    AboveThreshold,
-    Aggregation,
-    Calibrated,
-    ExponentialMechanism,
-    PermuteAndFlip,
-    pairs,
-)
+from gossamer.mechanisms import AboveThreshold, Aggregation, Calibrated, ExponentialMechanism, PermuteAndFlip, pairs
 from gossamer.mechanisms.selection import Selection
 from gossamer.mechanisms.threshold import Watch
-from gossamer.privacy import (
-    Assumption,
-    Budget,
-    Guarantee,
-    NoiseSpec,
-    Pure,
-    Sensitivity,
-    declared,
-    no_guarantee,
-)
+from gossamer.privacy import Assumption, Budget, Guarantee, NoiseSpec, Pure, Sensitivity, declared, no_guarantee
 from gossamer.privacy.loss import BoundedRange
 from gossamer.problems import Experts
 from gossamer.spec import kind
