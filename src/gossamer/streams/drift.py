@@ -26,12 +26,8 @@ class Sequence(Stream):
         lengths = [part.length for part in parts]
         finite = [length for length in lengths[:-1] if length is not None]
         if len(finite) < len(parts) - 1:
-            raise ConfigurationError(
-                "sequence",
-                "an endless stream before the last",
-                "finite streams first",
-                "use stream.head(steps)",
-            )
+            given, hint = "an endless stream before the last", "use stream.head(steps)"
+            raise ConfigurationError("sequence", given, "finite streams first", hint)
         self._parts = parts
         self._starts = np.concatenate([[0], np.cumsum(finite, dtype=np.int64)]).tolist()
         self.length = None if lengths[-1] is None else self._starts[-1] + lengths[-1]

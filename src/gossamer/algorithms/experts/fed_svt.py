@@ -191,9 +191,8 @@ def _mechanisms(
         raise PrivacyError.of("budget", budget, "a larger epsilon", "scores would be rounded by more than one sample")
     moved = Sensitivity(l1=1 / spare, l2=1 / spare)
     if draws == "permute-and-flip" and budget.delta:
-        raise ConfigurationError(
-            "draws", draws, "'exponential' where the budget has a delta", "its draws compose better"
-        )
+        allowed = "'exponential' where the budget has a delta"
+        raise ConfigurationError("draws", draws, allowed, "its draws compose better")
     kind = ExponentialMechanism if draws == "exponential" else PermuteAndFlip
     drawing = kind(experts, best="lowest", touches=constants.changes, name="choice")
     return comparing, drawing.at_scale(moved, choice=2 * moved.l2 / constants.eta)
