@@ -47,8 +47,7 @@ class FixedTopology(Topology):
         speakers, weights = padded(self._matrix)
         times = len(as_exchanges(exchanges))
         return Neighbours(
-            np.broadcast_to(speakers, (times, *speakers.shape)),
-            np.broadcast_to(weights, (times, *weights.shape)),
+            np.broadcast_to(speakers, (times, *speakers.shape)), np.broadcast_to(weights, (times, *weights.shape))
         )
 
     def links(self, exchanges: Integers) -> NDArray[np.int64]:

@@ -107,10 +107,7 @@ def gossip_descent(
         topology=topology,
         learner=Descent(problem, bounded, mechanism),
         guarantee=raw_decisions(
-            release,
-            bounded,
-            proof=f"docs/algorithms/{name}.md",
-            claims="points are as if computed in exact arithmetic",
+            release, bounded, proof=f"docs/algorithms/{name}.md", claims="points are as if computed in exact arithmetic"
         ),
         public={"step": step, "unit": unit},
         releases=(release,),

@@ -63,12 +63,7 @@ class Case:
         """Carry it out; the options are those of `audit`: runs, seed, confidence, noise."""
         inputs = self.algorithm, self.stream, self.neighbour
         found = audit(
-            *inputs,
-            statistic=self.statistic,
-            method=self.method,
-            observer=self.observer,
-            per=self.per,
-            **options,
+            *inputs, statistic=self.statistic, method=self.method, observer=self.observer, per=self.per, **options
         )
         return found if self.claimed is None else replace(found, claimed=self.claimed)
 

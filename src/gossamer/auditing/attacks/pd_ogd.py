@@ -25,11 +25,7 @@ from gossamer.streams import Partition, Stream, from_arrays, smooth_cycle_logist
 from gossamer.topology import Topology
 
 CLIP = Clip(l2=1.0)
-BUDGETS: dict[AdditiveLaw, Budget] = {
-    "laplace": Budget(1.0),
-    "l2-laplace": Budget(1.0),
-    "gaussian": Budget(1.0, 0.1),
-}
+BUDGETS: dict[AdditiveLaw, Budget] = {"laplace": Budget(1.0), "l2-laplace": Budget(1.0), "gaussian": Budget(1.0, 0.1)}
 """The event that shows a Gaussian's epsilon has probability 0.27 at delta 0.1. At 1e-5 it has 1.6e-4, and measuring it
 takes ten million runs."""
 
