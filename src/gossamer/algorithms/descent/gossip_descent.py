@@ -24,7 +24,7 @@ from gossamer.algorithms.authoring import raw_decisions, require_averaging, requ
 from gossamer.algorithms.descent.pd_ogd import PublishedOGD
 from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Public
-from gossamer.mechanisms.views import Views
+from gossamer.mechanisms.independent import Views
 from gossamer.privacy import Clip, Sensitivity, Unit
 from gossamer.problems import Problem
 from gossamer.topology import Topology

@@ -30,7 +30,7 @@ from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP
 from gossamer.auditing.views import Floats, Statistic, View, log_ratio
 from gossamer.core import Algorithm
-from gossamer.mechanisms.releaked import Releaked
+from gossamer.mechanisms.independent import Releaked
 from gossamer.privacy import Budget, Sensitivity
 from gossamer.problems import Block
 from gossamer.streams import Stream

@@ -39,7 +39,7 @@ from gossamer.auditing.attacks.base import (
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN
 from gossamer.auditing.views import Floats, Statistic, View, log_ratio
 from gossamer.core import Algorithm, Every, Now, Rate
-from gossamer.mechanisms.views import Views
+from gossamer.mechanisms.independent import Views
 from gossamer.privacy import Budget, Gaussian, Law
 from gossamer.problems import Block
 from gossamer.streams import Stream, smooth_cycle_logistic

@@ -23,7 +23,7 @@ from gossamer.algorithms import online_federated
 from gossamer.algorithms.federated.round_sum import LossClass
 from gossamer.auditing.attacks.base import Attack, Case, attack, epsilon_of, own_budgets, samples, signs
 from gossamer.auditing.attacks.pd_ftgl import strategy
-from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, gradients
+from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, gradients, scale_of
 from gossamer.auditing.views import Floats, View, log_ratio
 from gossamer.core import Algorithm, Federation
 from gossamer.mechanisms import Aggregation, Mechanism
@@ -93,7 +93,7 @@ def first_sample(
 
     def score(view: View) -> Floats:
         sums = steps_per_exchange * np.asarray(view.messages[:, there, learner, 0], np.float64)
-        return log_ratio("gaussian", _scale(algorithm, learner), sums @ matrix.T, matrix[:, 0], -matrix[:, 0])
+        return log_ratio("gaussian", scale_of(algorithm, learner), sums @ matrix.T, matrix[:, 0], -matrix[:, 0])
 
     x = np.zeros((rounds * steps_per_exchange, algorithm.learners, 1))
     x[there[0] * steps_per_exchange, learner] = 1.0
@@ -106,13 +106,9 @@ def _present(algorithm: Algorithm, learner: int, rounds: int) -> NDArray[np.intp
     return np.flatnonzero(algorithm.topology.present(np.arange(rounds))[:, learner])
 
 
-def _scale(algorithm: Algorithm, learner: int) -> float:
-    return algorithm.scales_of("gradient")[learner].value
-
-
 def _exact(algorithm: Algorithm, moved: Any, learner: int = 0) -> float:
     """The epsilon of independent Gaussian draws whose means move by so much."""
-    return epsilon_of(algorithm, "gaussian", float(np.linalg.norm(moved)) / _scale(algorithm, learner), learner)
+    return epsilon_of(algorithm, "gaussian", float(np.linalg.norm(moved)) / scale_of(algorithm, learner), learner)
 
 
 def flipped_label() -> Case:
@@ -138,7 +134,8 @@ def flipped_label() -> Case:
         own = [Block(x[t, learner][None], y[t, learner][None]) for t in range(rounds)]
         exact = np.stack([gradients(problem, played[:, t], sample) for t, sample in enumerate(own)], axis=1)
         noise = matrix @ (np.asarray(view.messages[:, :, learner], np.float64) - exact)
-        return np.asarray(log_ratio("gaussian", _scale(algorithm, learner), noise, 0.0, moved).sum(axis=1), np.float64)
+        ratios = log_ratio("gaussian", scale_of(algorithm, learner), noise, 0.0, moved)
+        return np.asarray(ratios.sum(axis=1), np.float64)
 
     return Case(algorithm, samples(x, y), samples(x, flipped), score, supremum=_exact(algorithm, moved, learner))
 
@@ -199,7 +196,7 @@ def shortcut(loss_class: LossClass) -> Case:
 
     def score(view: View) -> Floats:
         sums = tau * np.asarray(view.messages[:, 0, 0], np.float64)
-        return log_ratio("gaussian", _scale(algorithm, 0), sums, clip * tau, -clip * tau)
+        return log_ratio("gaussian", scale_of(algorithm), sums, clip * tau, -clip * tau)
 
     labels = np.zeros((tau, 1), np.float32)
     labels[0] = 9.0

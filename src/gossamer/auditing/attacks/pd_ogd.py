@@ -54,7 +54,7 @@ def _sample_ratio(algorithm: Algorithm, stream: Stream, neighbour: Stream, step:
         released = (np.tensordot(played, weights, (1, 0)) - view.messages[:, step, learner]) / size
         own = view.decisions[:, step, learner]
         value, other = (gradients(algorithm.problem, own, sample) for sample in (ours, theirs))
-        return log_ratio(_law(algorithm), _scale(algorithm, learner), released, value, other)
+        return log_ratio(_law(algorithm), scale_of(algorithm, learner), released, value, other)
 
     return score
 
@@ -78,13 +78,14 @@ def _law(algorithm: Algorithm) -> Any:
     return algorithm.learner.noise["gradient"].law
 
 
-def _scale(algorithm: Algorithm, learner: int) -> float:
+def scale_of(algorithm: Algorithm, learner: int = 0) -> float:
+    """Of the noise on a learner's gradients."""
     return algorithm.scales_of("gradient")[learner].value
 
 
 def _exact(algorithm: Algorithm, learner: int, moved: float) -> float:
     """The epsilon of one release whose value moves by so much, in the norm of its noise."""
-    return epsilon_of(algorithm, _law(algorithm), moved / _scale(algorithm, learner), learner)
+    return epsilon_of(algorithm, _law(algorithm), moved / scale_of(algorithm, learner), learner)
 
 
 def one_gradient(law: AdditiveLaw, budget: tuple[Budget, ...], learner: int = 0) -> Case:
@@ -138,7 +139,7 @@ def re_leak() -> Case:
     1.0
     """
     algorithm, pair = _published()
-    scale = _scale(algorithm, 0)
+    scale = scale_of(algorithm)
 
     def score(view: View) -> Floats:
         first, second = (np.asarray(view.messages[:, t, 0], np.float64) for t in (0, 1))
