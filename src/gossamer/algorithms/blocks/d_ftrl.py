@@ -6,15 +6,14 @@ x_i(t+1) = argmin_{x in K} <z_i(t+1), x> + |x|^2 / (2 eta_t)  =  Proj_K( -eta_t 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.authoring import require_averaging, step_rate
-from gossamer.algorithms.descent.d_ogd import DOGD, State
+from gossamer.algorithms.descent.d_ogd import DOGD, State, d_ogd
 from gossamer.core import Algorithm, Now, Rate
-from gossamer.privacy import Clip, no_guarantee
+from gossamer.privacy import Clip
 from gossamer.problems import Problem, check_clip
 from gossamer.spec import kind
 from gossamer.topology import Topology
@@ -51,15 +50,5 @@ def d_ftrl(
     >>> d_ftrl(problems.Logistic(2), topology.ring(5), step=0.1).topology.name
     'ring(5)'
     """
-    clip = check_clip(clip)
-    require_averaging(topology)
-    rate = step_rate(problem, step, clip)
-    return Algorithm(
-        name="d_ftrl",
-        problem=problem,
-        topology=topology,
-        learner=DFTRL(problem, clip),
-        guarantee=no_guarantee("messages and decisions are functions of raw gradients"),
-        public={"step": rate},
-        parameters={"step": str(rate)} | ({} if clip is None else {"clip": clip}),
-    )
+    primal = d_ogd(problem, topology, step=step, clip=clip)
+    return replace(primal, name="d_ftrl", learner=DFTRL(problem, check_clip(clip)))

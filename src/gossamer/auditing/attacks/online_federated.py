@@ -76,16 +76,9 @@ def first_sample(
     >>> round(case.supremum, 3), round(first_sample("blt", steps_per_exchange=4).supremum, 3)
     (1.0, 0.688)
     """
+    options |= {"horizon": rounds * steps_per_exchange, "steps_per_exchange": steps_per_exchange, "step": 0.1}
     algorithm = online_federated(
-        problems.Linear(1),
-        learners,
-        horizon=rounds * steps_per_exchange,
-        steps_per_exchange=steps_per_exchange,
-        budget=budget,
-        clip=CLIP,
-        step=0.1,
-        aggregation=aggregation,
-        **options,
+        problems.Linear(1), learners, budget=budget, clip=CLIP, aggregation=aggregation, **options
     )
     there = _present(algorithm, learner, rounds)
     block = algorithm.learner.noise["gradient"].size
@@ -182,17 +175,9 @@ def shortcut(loss_class: LossClass) -> Case:
     ('proven', 1.0)
     """
     tau, clip = 8, 0.25
-    algorithm = online_federated(
-        Repelling(1, feature_bound=1.0),
-        1,
-        horizon=tau,
-        steps_per_exchange=tau,
-        budget=Budget(1.0, 1e-5),
-        clip=clip,
-        step=2.0,
-        release="rounds",
-        loss_class=loss_class,
-    )
+    options: dict[str, Any] = {"horizon": tau, "steps_per_exchange": tau, "release": "rounds", "loss_class": loss_class}
+    problem = Repelling(1, feature_bound=1.0)
+    algorithm = online_federated(problem, 1, budget=Budget(1.0, 1e-5), clip=clip, step=2.0, **options)
 
     def score(view: View) -> Floats:
         sums = tau * np.asarray(view.messages[:, 0, 0], np.float64)
@@ -200,8 +185,8 @@ def shortcut(loss_class: LossClass) -> Case:
 
     labels = np.zeros((tau, 1), np.float32)
     labels[0] = 9.0
-    stream, neighbour = (samples(np.ones((tau, 1, 1)), sign * labels) for sign in (1, -1))
-    return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, 2 * clip * tau))
+    pair = samples(np.ones((tau, 1, 1)), labels), samples(np.ones((tau, 1, 1)), -labels)
+    return Case(algorithm, *pair, score, supremum=_exact(algorithm, 2 * clip * tau))
 
 
 # All of the claim is really lost; but at this delta 1,000,000 runs show 0.9 of it, and CI has

@@ -170,17 +170,9 @@ def before_gossip(
     (1.0, 1.0)
     """
     exchanges, block = 4, 2
-    algorithm = make(
-        problems.Linear(1, domain=BALL),
-        topology.complete(2),
-        horizon=exchanges * block,
-        steps_per_exchange=block,
-        budget=BUDGETS[law] if budget is None else budget,
-        clip=CLIP,
-        noise=law,
-        aggregation=aggregation,
-        **options,
-    )
+    options |= {"horizon": exchanges * block, "steps_per_exchange": block, "aggregation": aggregation}
+    given = BUDGETS[law] if budget is None else budget
+    algorithm = make(problems.Linear(1, domain=BALL), PAIR, budget=given, clip=CLIP, noise=law, **options)
     return _case(algorithm, from_messages, exchanges, learner, rows=exchanges)
 
 
@@ -204,18 +196,9 @@ def after_gossip(
     >>> round(after_gossip("gaussian", make=pd_ocg, exchanges=7).supremum, 3)
     1.0
     """
-    algorithm = make(
-        problems.Linear(dim, domain=BALL),
-        network,
-        **{"budget": BUDGETS[law]} | options,
-        horizon=exchanges,
-        steps_per_exchange=1,
-        clip=CLIP,
-        noise=law,
-        noise_at="after-gossip",
-        aggregation=aggregation,
-        regularization=INSIDE,
-    )
+    options = {"budget": BUDGETS[law], "noise_at": "after-gossip", "regularization": INSIDE} | options
+    options |= {"horizon": exchanges, "steps_per_exchange": 1, "aggregation": aggregation}
+    algorithm = make(problems.Linear(dim, domain=BALL), network, clip=CLIP, noise=law, **options)
     assert isinstance(algorithm.learner, BlockLearner)
     return _case(algorithm, from_decisions, exchanges, learner=0, rows=exchanges - 2 - algorithm.learner.update.lag)
 
