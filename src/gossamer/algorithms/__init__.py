@@ -23,11 +23,11 @@ from gossamer.algorithms.descent.noisy_ogd import noisy_ogd
 from gossamer.algorithms.descent.pd_ogd import pd_ogd
 from gossamer.algorithms.descent.pdop import pdop
 from gossamer.algorithms.endless.ldp_endless import ldp_endless
+from gossamer.algorithms.experts.clients import summed
 from gossamer.algorithms.experts.fed_ope_stoch import fed_ope_stoch
 from gossamer.algorithms.experts.fed_svt import fed_svt
 from gossamer.algorithms.experts.follow_the_leader import follow_the_leader
 from gossamer.algorithms.experts.hedge import hedge
-from gossamer.algorithms.experts.on_sums import summed
 from gossamer.algorithms.experts.shrinking_dartboard import shrinking_dartboard
 from gossamer.algorithms.federated.online_federated import online_federated
 from gossamer.core import Algorithm, Rate

@@ -8,12 +8,11 @@ The decision is the projection of the noised x~_i, so that nothing un-noised is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 
-from gossamer.algorithms.authoring import require_averaging, step_rate
-from gossamer.algorithms.descent.d_ogd import DOGD, State
+from gossamer.algorithms.descent.d_ogd import DOGD, State, d_ogd
 from gossamer.checks import check_choice, check_positive
 from gossamer.core import Algorithm, Now, Rate
 from gossamer.mechanisms import AdditiveLaw, Independent
@@ -74,19 +73,15 @@ def noisy_ogd(
     >>> noisy_ogd(problems.Logistic(2), topology.ring(5), step=0.1, scale=0.5).scales
     {'message': (Scale(value=0.5, grid=0.0),)}
     """
-    clip = check_clip(clip)
-    require_averaging(topology)
     check_choice("noise", noise, AdditiveLaw)
     mechanism = Independent((problem.dim,), law=noise, name="message")
     release = mechanism.at_scale(message=check_positive("scale", scale, zero=True))
-    rate = step_rate(problem, step, clip)
-    return Algorithm(
+    exact = d_ogd(problem, topology, step=step, clip=clip)
+    return replace(
+        exact,
         name="noisy_ogd",
-        problem=problem,
-        topology=topology,
-        learner=NoisyOGD(problem, clip, mechanism),
+        learner=NoisyOGD(problem, check_clip(clip), mechanism),
         guarantee=no_guarantee("the noise is not calibrated to anything"),
-        public={"step": rate},
         releases=(release,),
-        parameters={"step": str(rate), "noise": noise} | ({} if clip is None else {"clip": clip}),
+        parameters={"step": exact.parameters["step"], "noise": noise, **exact.parameters},
     )
