@@ -38,7 +38,7 @@ from gossamer.algorithms.coordinates.networks import smallest_mass
 from gossamer.auditing.attacks.dpsda import NETWORKS
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.core import Rate
-from gossamer.mechanisms.releaked import reach
+from gossamer.mechanisms.independent import reach
 from gossamer.privacy import FastNoise, Pure, Sensitivity, Unit
 from gossamer.privacy.secure import SecureNoise
 from gossamer.problems import Block

@@ -17,7 +17,7 @@ from numpy.testing import assert_array_equal
 from bench.gpu_bounds import CLASSES, FEATURES, SIZES, cases, clips, model, ratios, small_problems, sums
 from gossamer import Budget, Clip, ConfigurationError, algorithms, problems, sets
 from gossamer.algorithms.endless.sums import least_squares_sums, logistic_sums
-from gossamer.auditing.attacks import extremes
+from gossamer.auditing.attacks.pd_ogd import EXTREMES
 from gossamer.privacy import Unit
 from gossamer.privacy.clip import _additions, norm_group, norm_slack
 from gossamer.problems import Block, Model, Problem, numerics
@@ -319,7 +319,7 @@ def test_a_model_without_a_finite_output_at_its_start_is_refused() -> None:
 # -- attacks -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("attack", extremes.ATTACKS, ids=[attack.name for attack in extremes.ATTACKS])
+@pytest.mark.parametrize("attack", EXTREMES, ids=[attack.name for attack in EXTREMES])
 def test_messages_do_not_show_a_record_whose_gradient_is_not_finite(attack) -> None:
     """Where such gradients enter sums, 3,000 runs on each input show an epsilon of 6 at least."""
     case = attack.make()
@@ -331,7 +331,7 @@ def test_messages_do_not_show_a_record_whose_gradient_is_not_finite(attack) -> N
 
 
 def test_the_records_of_the_attacks_have_gradients_that_are_not_finite() -> None:
-    for attack in extremes.ATTACKS:
+    for attack in EXTREMES:
         case = attack.make()
         problem, sample = case.algorithm.problem, case.neighbour.read(0, 1)
         assert np.isfinite(sample.x).all()

@@ -23,7 +23,7 @@ from gossamer.algorithms.endless.sums import Statistics, least_squares_sums, slo
 from gossamer.algorithms.endless.theorems import Theorems
 from gossamer.auditing.attacks import ldp_endless as attacks
 from gossamer.core import Now, Rate
-from gossamer.mechanisms.views import Views
+from gossamer.mechanisms.independent import Views
 from gossamer.privacy import Gaussian, Sensitivity, Unit
 from gossamer.problems import Block
 from gossamer.streams import common

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from gossamer import Budget, ConfigurationError, algorithms, problems, simulate, topology
 from gossamer.auditing import ONE_RUN, audit, guess_bound, matched_filter, samples
 from gossamer.auditing import one_run as running
-from gossamer.auditing.attacks.one_run import canary_case, faint_images, own_directions, own_gradients, signs
+from gossamer.auditing.attacks.base import signs
+from gossamer.auditing.attacks.one_run import canary_case, faint_images, own_directions, own_gradients
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.bound import guess_tail
 from gossamer.auditing.one_run import Canaries, guess_coins, transcript

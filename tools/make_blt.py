@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import textwrap
 from pathlib import Path
 
@@ -24,17 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from gossamer.mechanisms.blt import TABLE
+from gossamer.mechanisms.blt import TABLE, Family, rounded
 from gossamer.mechanisms.factors import Buffered, SquareRoot
 
 FILE = Path(__file__).parent.parent / "src" / "gossamer" / "mechanisms" / "blt.py"
-HEAD = "# fmt: off\nTABLE: dict[int, list[tuple[list[float], list[float]]]] = {\n"
 EXPONENTS = range(31)
 CLOSE = 1.001  # no further buffers once the product is so close to that of the Toeplitz square root
 MOST = 10
 
 Floats = NDArray[np.float64]
-Table = dict[int, list[tuple[list[float], list[float]]]]
 
 
 def main() -> None:
@@ -47,24 +46,25 @@ def main() -> None:
     write({exponent: family(2**exponent) for exponent in EXPONENTS})
 
 
-def write(table: Table) -> None:
-    """The module with this table."""
-    before = FILE.read_text().partition(HEAD)[0]
-    lines = [
-        textwrap.fill(f"{exponent}: {each},", 120, initial_indent=" " * 4, subsequent_indent=" " * 8)
-        for exponent, each in table.items()
-    ]
-    FILE.write_text(before + HEAD + "\n".join(lines) + "\n}\n")
+def write(table: dict[int, Family]) -> None:
+    """The module with this table in the place of the one that it has."""
+    before, start, rest = FILE.read_text().partition('_TEXT = """\n')
+    _, end, after = rest.partition('"""\n')
+    lines = []
+    for exponent, each in table.items():
+        pairs = [" / ".join(" ".join(map(shortest, part)) for part in pair) for pair in each]
+        lines.append(textwrap.fill(f"{exponent:2}: {'; '.join(pairs)}", 120, subsequent_indent=" " * 4))
+    FILE.write_text(before + start + "\n".join(lines) + "\n" + end + after)
 
 
-def family(rows: int) -> list[tuple[list[float], list[float]]]:
+def family(rows: int) -> Family:
     """The best coefficients for 1, 2, ... buffers, until one more hardly helps."""
-    found: list[tuple[list[float], list[float]]] = []
+    found: Family = []
     for buffers in range(1, MOST + 1):
         factor = best(rows, buffers)
         ratio = product(factor, rows) / toeplitz(rows)
         print(f"{rows:>12,} rows, {buffers:2} buffers: {ratio:.5f} of the Toeplitz square root", flush=True)
-        found.append((shortest(factor.rates), shortest(factor.scales)))
+        found.append((factor.rates, factor.scales))
         if ratio < CLOSE:
             break
     return found
@@ -77,7 +77,7 @@ def best(rows: int, buffers: int) -> Buffered:
     for _ in range(2):
         point = minimize(objective, point, args=(rows,), method="BFGS", options={"gtol": 1e-10, "maxiter": 2000}).x
     rates, inverse = interlacing(point)
-    return Buffered(rounded(rates), rounded(residues(rates, inverse)))
+    return Buffered(tuple(map(rounded, rates)), tuple(map(rounded, residues(rates, inverse))))
 
 
 def interlacing(point: Floats) -> tuple[Floats, Floats]:
@@ -109,15 +109,11 @@ def geometric(missing: Floats, terms: int) -> Floats:
     return -np.expm1(terms * np.log1p(-np.minimum(missing, 1 - 1e-16))) / missing
 
 
-def rounded(values: Floats) -> tuple[float, ...]:
-    """To 12 significant bits."""
-    mantissas, exponents = np.frexp(values)
-    return tuple(np.ldexp(np.round(mantissas * 2**12), exponents - 12).tolist())
-
-
-def shortest(values: tuple[float, ...]) -> list[float]:
-    """Few digits that float32 reads back exactly."""
-    return [float(str(np.float32(value))) for value in values]
+def shortest(value: float) -> str:
+    """The fewest digits that are read back as the same 12 bits."""
+    texts = (f"{value:.{digits}g}" for digits in range(1, 6))
+    exact = next(text for text in texts if rounded(float(text)) == value)
+    return re.sub("^0(?=[.])", "", exact).replace("e-0", "e-")
 
 
 def product(factor: Buffered | SquareRoot, rows: int) -> float:
@@ -142,7 +138,7 @@ def check() -> None:
     for exponent in (4, 10, 16, 20):
         rows = 2**exponent
         for each in TABLE[exponent]:
-            factor = Buffered(*(tuple(map(float, np.float32(numbers))) for numbers in each))
+            factor = Buffered(*each)
             theirs = buffered_toeplitz.BufferedToeplitz.build(1 - np.array(factor.rates), np.array(factor.scales))
             norm = float(buffered_toeplitz.sensitivity_squared(theirs, rows))
             error = float(buffered_toeplitz.max_error(theirs.inverse(), jnp.array(rows)))

@@ -23,11 +23,11 @@ from gossamer.algorithms.descent.noisy_ogd import noisy_ogd
 from gossamer.algorithms.descent.pd_ogd import pd_ogd
 from gossamer.algorithms.descent.pdop import pdop
 from gossamer.algorithms.endless.ldp_endless import ldp_endless
+from gossamer.algorithms.experts.clients import summed
 from gossamer.algorithms.experts.fed_ope_stoch import fed_ope_stoch
 from gossamer.algorithms.experts.fed_svt import fed_svt
 from gossamer.algorithms.experts.follow_the_leader import follow_the_leader
 from gossamer.algorithms.experts.hedge import hedge
-from gossamer.algorithms.experts.on_sums import summed
 from gossamer.algorithms.experts.shrinking_dartboard import shrinking_dartboard
 from gossamer.algorithms.federated.dp_ftrl import dp_ftrl
 from gossamer.algorithms.federated.online_federated import online_federated
@@ -56,6 +56,8 @@ class Entry:
     losses: Literal["any", "experts"] = "any"
 
 
+_PRIVATE: dict[str, object] = {"budget": Budget(50.0), "clip": 1.0}
+_PHASES: dict[str, object] = {"horizon": 1000, "steps_per_exchange": 3}
 REGISTRY: Mapping[str, Entry] = {
     "d_ogd": Entry(d_ogd, "graph", "decentralised online gradient descent", {"step": 0.1}),
     "d_ftrl": Entry(d_ftrl, "graph", "decentralised dual averaging", {"step": 0.1}),
@@ -65,21 +67,9 @@ REGISTRY: Mapping[str, Entry] = {
     "d_ocg": Entry(d_ocg, "graph", "accelerated gossip, no projections (Wan et al. 2024)", {"steps_per_exchange": 3}),
     "centralized_ogd": Entry(centralized_ogd, "server", "a server sees every gradient", {"step": 0.1}),
     "local_ogd": Entry(local_ogd, "none", "every learner alone, no communication", {"step": 0.1}),
-    "pd_ogd": Entry(
-        pd_ogd, "graph", "private online gradient descent (Li et al. 2018)", {"budget": Budget(50.0), "clip": 1.0}
-    ),
-    "pd_ftgl": Entry(
-        pd_ftgl,
-        "graph",
-        "private follow-the-leader in blocks (paper 000)",
-        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 3},
-    ),
-    "pd_ocg": Entry(
-        pd_ocg,
-        "graph",
-        "private, in blocks, no projections (paper 000)",
-        {"budget": Budget(50.0), "clip": 1.0, "horizon": 1000, "steps_per_exchange": 3},
-    ),
+    "pd_ogd": Entry(pd_ogd, "graph", "private online gradient descent (Li et al. 2018)", _PRIVATE),
+    "pd_ftgl": Entry(pd_ftgl, "graph", "private follow-the-leader in blocks (paper 000)", {**_PRIVATE, **_PHASES}),
+    "pd_ocg": Entry(pd_ocg, "graph", "private, in blocks, no projections (paper 000)", {**_PRIVATE, **_PHASES}),
     "noisy_ogd": Entry(noisy_ogd, "graph", "d_ogd with uncalibrated noise on messages", {"step": 0.1, "scale": 0.1}),
     "online_federated": Entry(
         online_federated,
@@ -126,16 +116,13 @@ REGISTRY: Mapping[str, Entry] = {
         {"clip": 1.0, "horizon": 1000, "scale": (0.1, 0.995), "step": (0.5, 0.99)},
     ),
     "dp_push_sum_dual_averaging": Entry(
-        dp_push_sum_dual_averaging,
-        "graph",
-        "private dual averaging on directed networks (Han et al. 2021)",
-        {"budget": Budget(50.0), "clip": 1.0},
+        dp_push_sum_dual_averaging, "graph", "private dual averaging on directed networks (Han et al. 2021)", _PRIVATE
     ),
     "dp_subgradient_rescaling": Entry(
         dp_subgradient_rescaling,
         "graph",
         "private gradient descent with row-stochastic weights (Xiong et al. 2020)",
-        {"budget": Budget(50.0), "clip": 1.0},
+        _PRIVATE,
     ),
     "fed_ope_stoch": Entry(
         fed_ope_stoch,
@@ -148,26 +135,20 @@ REGISTRY: Mapping[str, Entry] = {
         fed_svt,
         "server",
         "experts of which one loses little: sparse vectors (paper 004)",
-        {"budget": Budget(20.0), "horizon": 1000, "steps_per_exchange": 3},
+        {"budget": Budget(20.0), **_PHASES},
         losses="experts",
     ),
     "shrinking_dartboard": Entry(
         shrinking_dartboard,
         "server",
         "experts against any adversary (Asi et al. 2022)",
-        {"budget": Budget(5.0, 1e-3), "horizon": 1000, "steps_per_exchange": 3},
+        {"budget": Budget(5.0, 1e-3), **_PHASES},
         losses="experts",
     ),
     "follow_the_leader": Entry(
-        follow_the_leader,
-        "server",
-        "the expert that lost least so far",
-        {"horizon": 1000, "steps_per_exchange": 3},
-        losses="experts",
+        follow_the_leader, "server", "the expert that lost least so far", _PHASES, losses="experts"
     ),
-    "hedge": Entry(
-        hedge, "server", "exponential weights on experts", {"horizon": 1000, "steps_per_exchange": 3}, losses="experts"
-    ),
+    "hedge": Entry(hedge, "server", "exponential weights on experts", _PHASES, losses="experts"),
 }
 
 __all__ = [

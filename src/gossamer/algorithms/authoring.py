@@ -51,12 +51,8 @@ def step_rate(problem: Problem, step: float | Rate | None, clip: float | Clip | 
         return Rate.of("step", step)
     bound = gradient_bound(problem, clip)
     if bound is None or not math.isfinite(bound) or not math.isfinite(problem.domain.diameter):
-        raise ConfigurationError(
-            "step",
-            step,
-            "a positive number (constant) or a Rate",
-            "give a step, or a problem with a bounded domain and a feature_bound or a clip, from which it follows",
-        )
+        hint = "give a step, or a problem with a bounded domain and a feature_bound or a clip, from which it follows"
+        raise ConfigurationError("step", step, "a positive number (constant) or a Rate", hint)
     return Rate(problem.domain.diameter / bound)
 
 
@@ -100,9 +96,8 @@ def require_averaging(topology: Topology) -> None:
     if not isinstance(topology, Topology):
         raise ConfigurationError("topology", topology, "a topology", "try gossamer.topology.ring(16)")
     if not topology.is_doubly_stochastic():
-        raise ConfigurationError(
-            "topology", topology.name, "doubly stochastic weights", "use weights='metropolis' on an undirected graph"
-        )
+        hint = "use weights='metropolis' on an undirected graph"
+        raise ConfigurationError("topology", topology.name, "doubly stochastic weights", hint)
 
 
 def require_oracle(problem: Problem) -> None:

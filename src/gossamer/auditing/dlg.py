@@ -160,11 +160,7 @@ def _search(
 
 
 def _adam(
-    loss: Callable[[Guess], jax.Array],
-    allowed: Callable[[Guess], Guess],
-    start: Guess,
-    steps: int,
-    rate: jax.Array,
+    loss: Callable[[Guess], jax.Array], allowed: Callable[[Guess], Guess], start: Guess, steps: int, rate: jax.Array
 ) -> Guess:
     """Adam with a rate that falls to 0 like a cosine; guesses are brought back to what is allowed."""
 

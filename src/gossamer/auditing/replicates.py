@@ -81,12 +81,7 @@ class AlgorithmRunner:
     """
 
     def __init__(
-        self,
-        algorithm: Algorithm,
-        streams: Mapping[Side, Stream],
-        steps: int,
-        observer: Observer,
-        source: NoiseSource,
+        self, algorithm: Algorithm, streams: Mapping[Side, Stream], steps: int, observer: Observer, source: NoiseSource
     ) -> None:
         self.algorithm, self.source = algorithm, source
         self.seen = tuple(sorted(SEES[observer] - (set() if algorithm.server else {"broadcasts"})))
@@ -174,12 +169,7 @@ def released(mechanism: Mechanism, values: Any, noise: Mapping[str, Any], grid: 
 
 
 def draws(
-    source: NoiseSource,
-    prefix: str,
-    wanted: Mapping[str, Draw],
-    size: int,
-    start: int,
-    stop: int,
+    source: NoiseSource, prefix: str, wanted: Mapping[str, Draw], size: int, start: int, stop: int
 ) -> dict[str, NDArray[np.float32]]:
     """The draws of `size` replicates by name, axes (replicate, learner, exchange, ...), from one call of the source.
 

@@ -100,9 +100,8 @@ class Algorithm:
         scaled = [name for release in self.releases for name in release.scales]
         for names in (drawn, scaled):
             if len(set(names)) < len(names):
-                raise ConfigurationError(
-                    "releases", names, "draws with different names: each has one scale and one use"
-                )
+                allowed = "draws with different names: each has one scale and one use"
+                raise ConfigurationError("releases", names, allowed)
         declared = set(drawn)
         if declared != set(self.scales):
             raise ConfigurationError("releases", sorted(self.scales), f"a scale for each draw of {sorted(declared)}")
@@ -287,9 +286,8 @@ class Algorithm:
             raise PrivacyError.of("secure noise", f"draws that protect nothing: {', '.join(idle)}", "none", hint)
         error = self._sampler_error([release.on_lattice() for release in self.releases])
         if error >= 1:
-            raise PrivacyError.of(
-                "horizon", self.guarantee.horizon, "a number of steps", "with it the error of all draws has a bound"
-            )
+            hint = "with it the error of all draws has a bound"
+            raise PrivacyError.of("horizon", self.guarantee.horizon, "a number of steps", hint)
         guarantee, releases = self.guarantee, [release.keeping_back(error).on_lattice() for release in self.releases]
         if len(releases) == 1:
             guarantee = replace(guarantee, losses=releases[0].losses, deltas=releases[0].deltas)
@@ -340,14 +338,12 @@ class Algorithm:
         For losses that do not react to decisions; as published for every learner i, tight for their average.
         """
         if self.regret_bound is None:
-            raise ConfigurationError(
-                "theoretical_bound",
-                self.name,
-                "an algorithm and settings with a proof",
+            hint = (
                 "it needs a bounded decision set, gradients that the clip leaves as they are (a feature_bound says "
                 "so), losses as strongly convex as is said, a fixed network, noise that is not on a lattice, and as "
-                "published the printed parameters and lazy weights",
+                "published the printed parameters and lazy weights"
             )
+            raise ConfigurationError("theoretical_bound", self.name, "an algorithm and settings with a proof", hint)
         return self.regret_bound
 
     def describe(self) -> str:

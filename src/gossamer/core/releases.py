@@ -136,9 +136,8 @@ def _require_draws(trail: Trail, equation: JaxprEqn, mark: Mark, draws: list[Lab
         if spec.used_in != trail.function:
             raise PrivacyError.of("flow", f"the draw {draw!r} in {trail.function}", f"in {spec.used_in}, as declared")
         if spec.law != law:
-            raise PrivacyError.of(
-                "noise", f"{spec.law} for {draw!r}", f"{law!r}, the law that {name} is calibrated for"
-            )
+            allowed = f"{law!r}, the law that {name} is calibrated for"
+            raise PrivacyError.of("noise", f"{spec.law} for {draw!r}", allowed)
         trail.used[draw] = trail.used.get(draw, 0) + 1
         if trail.used[draw] > 1:
             raise PrivacyError(

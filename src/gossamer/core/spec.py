@@ -22,19 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError
-from gossamer.spec import (
-    Kind,
-    Nothing,
-    Section,
-    build,
-    difference,
-    nearest,
-    picked,
-    plain,
-    rounded,
-    spec_of,
-    written,
-)
+from gossamer.spec import Kind, Nothing, Section, build, difference, nearest, picked, plain, rounded, spec_of, written
 from gossamer.topology import Topology
 
 if TYPE_CHECKING:

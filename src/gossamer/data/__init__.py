@@ -5,17 +5,7 @@ GOSSAMER_DATA names; else at OpenML (scikit-learn downloads it once and keeps it
 `breast_cancer` come with scikit-learn itself.
 """
 
-from gossamer.data.sets import (
-    Available,
-    available,
-    breast_cancer,
-    cifar10,
-    digits,
-    letter,
-    mnist,
-    mushrooms,
-    poker,
-)
+from gossamer.data.sets import Available, available, breast_cancer, cifar10, digits, letter, mnist, mushrooms, poker
 from gossamer.data.sources import Dataset
 
 __all__ = [

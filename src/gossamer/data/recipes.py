@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,11 @@ def _convert_mushrooms(x: Any, y: Any) -> Raw:
     return {"x": np.concatenate(one_hot, axis=1).astype(np.uint8), "y": (_texts(y) == "p").astype(np.uint8)}
 
 
-def _convert_letter(x: Any, y: Any) -> Raw:
-    classes = np.array([ord(text) - ord("A") for text in _texts(y)])
-    return _split(np.asarray(x), classes, 15_000, 5_000)
-
-
-def _convert_poker(x: Any, y: Any) -> Raw:
-    return _split(np.asarray(x), _texts(y).astype(np.int64), 25_010, 99_999)
-
-
-def _convert_mnist(x: Any, y: Any) -> Raw:
-    return _split(np.asarray(x).reshape(-1, 28, 28), _texts(y).astype(np.int64), 60_000, 10_000)
+def _in_order(x: Any, y: Any, train: int, test: int, shape: tuple[int, ...]) -> Raw:
+    """As they come; labels are numbers, or capital letters for 0, 1, ..."""
+    texts = _texts(y)
+    classes = [ord(text) - ord("A") for text in texts] if texts[0].isalpha() else texts
+    return _split(np.asarray(x).reshape(-1, *shape), np.asarray(classes).astype(np.int64), train, test)
 
 
 def _convert_cifar10(x: Any, y: Any) -> Raw:
@@ -63,12 +58,8 @@ def _around_zero(x: Array) -> Array:
     return x / np.float32(7.5) - np.float32(1)
 
 
-def _by_highest_rank(x: Array) -> Array:
-    return x / np.float32(13)
-
-
-def _by_brightest(x: Array) -> Array:
-    return x / np.float32(255)
+def _divided(x: Array, by: int) -> Array:
+    return x / np.float32(by)
 
 
 MUSHROOMS = Recipe(
@@ -90,7 +81,7 @@ LETTER = Recipe(
     features=(16,),
     classes=26,
     openml=6,
-    convert=_convert_letter,
+    convert=partial(_in_order, train=15_000, test=5_000, shape=(16,)),
     scale=_around_zero,
 )
 
@@ -101,8 +92,8 @@ POKER = Recipe(
     features=(10,),
     classes=10,
     openml=1567,
-    convert=_convert_poker,
-    scale=_by_highest_rank,
+    convert=partial(_in_order, train=25_010, test=99_999, shape=(10,)),
+    scale=partial(_divided, by=13),
 )
 
 MNIST = Recipe(
@@ -112,8 +103,8 @@ MNIST = Recipe(
     features=(28, 28),
     classes=10,
     openml=554,
-    convert=_convert_mnist,
-    scale=_by_brightest,
+    convert=partial(_in_order, train=60_000, test=10_000, shape=(28, 28)),
+    scale=partial(_divided, by=255),
 )
 
 CIFAR10 = Recipe(
@@ -124,7 +115,7 @@ CIFAR10 = Recipe(
     classes=10,
     openml=40927,
     convert=_convert_cifar10,
-    scale=_by_brightest,
+    scale=partial(_divided, by=255),
 )
 
 RECIPES = (MUSHROOMS, LETTER, POKER, MNIST, CIFAR10)

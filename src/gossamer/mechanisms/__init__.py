@@ -7,8 +7,7 @@ from gossamer.mechanisms.gossiped import Gossiped
 from gossamer.mechanisms.independent import Independent
 from gossamer.mechanisms.keeping import Keeping
 from gossamer.mechanisms.prefix import Aggregation, Prefix, prefix_sum
-from gossamer.mechanisms.selection import ExponentialMechanism, NoisyMax, PermuteAndFlip
-from gossamer.mechanisms.shared import SharedFlip, Spread
+from gossamer.mechanisms.selection import ExponentialMechanism, NoisyMax, PermuteAndFlip, SharedFlip, Spread
 from gossamer.mechanisms.threshold import AboveThreshold
 from gossamer.mechanisms.tree import TreeSum
 

@@ -132,9 +132,8 @@ class Mechanism(ABC):
             raise PrivacyError.of("sensitivity", sensitivity, "a Sensitivity", "a clip gives one: Clip(l2=1.0)...")
         budgets = budgets_of(budget)
         if 1 not in (len(budgets), len(sensitivities)) and len(budgets) != len(sensitivities):
-            raise PrivacyError.of(
-                "sensitivity", f"{len(sensitivities)} of them", f"1, or one for each of {len(budgets)}"
-            )
+            allowed = f"1, or one for each of {len(budgets)}"
+            raise PrivacyError.of("sensitivity", f"{len(sensitivities)} of them", allowed)
         budgets *= len(sensitivities) if len(budgets) == 1 else 1
         each = [self.scales(sensitivities[i % len(sensitivities)], one) for i, one in enumerate(budgets)]
         for name, scale in ((name, one[name]) for one in each for name in one):

@@ -240,14 +240,7 @@ def _landau(rows: int) -> float:
 @lru_cache
 def _shipped() -> dict[int, list[Buffered]]:
     """Coefficients by exponent of the horizon and number of buffers."""
-    return {
-        exponent: [Buffered(_floats(rates), _floats(scales)) for rates, scales in each]
-        for exponent, each in TABLE.items()
-    }
-
-
-def _floats(numbers: list[float]) -> tuple[float, ...]:
-    return tuple(np.array(numbers, np.float32).astype(np.float64).tolist())
+    return {exponent: [Buffered(*each) for each in family] for exponent, family in TABLE.items()}
 
 
 @lru_cache(maxsize=4)  # up to a hundred megabytes each

@@ -62,12 +62,7 @@ class Gossiped(Mechanism):
         spread = np.sqrt((size**2).sum(axis=0)) if inner.law == "gaussian" else size.sum(axis=0)
         horizon = inner.horizon + 1
         return cls(
-            inner.shape,
-            horizon=horizon,
-            name=inner.name,
-            inner=inner,
-            learners=len(size),
-            spread=float(spread.max()),
+            inner.shape, horizon=horizon, name=inner.name, inner=inner, learners=len(size), spread=float(spread.max())
         )
 
     @property

@@ -191,9 +191,8 @@ def expert_regret(run: Record, stream: Stream) -> Doubles:
 
 def _needs(run: Record, *measures: str) -> None:
     if run.measure not in measures:
-        raise ConfigurationError(
-            "measure", run.measure, " or ".join(map(repr, measures)), f"simulate(..., measure={measures[0]!r})"
-        )
+        allowed = " or ".join(map(repr, measures))
+        raise ConfigurationError("measure", run.measure, allowed, f"simulate(..., measure={measures[0]!r})")
 
 
 def _rows(run: Record, steps: NDArray[Any]) -> NDArray[np.int64]:
@@ -207,10 +206,6 @@ def _rows(run: Record, steps: NDArray[Any]) -> NDArray[np.int64]:
         after = int(rows[missing[0]])
         ends = run.steps[max(0, after - 1) : after + 1].tolist()
         nearest = f"the nearest {'is' if len(ends) == 1 else 'are'} {' and '.join(map(str, ends))}"
-        raise ConfigurationError(
-            "at",
-            steps[missing[0]].item(),
-            f"the end of a recorded row: {nearest}",
-            "use at=run.steps, or simulate(..., every=1) for a row at every exchange",
-        )
+        hint = "use at=run.steps, or simulate(..., every=1) for a row at every exchange"
+        raise ConfigurationError("at", steps[missing[0]].item(), f"the end of a recorded row: {nearest}", hint)
     return rows

@@ -49,13 +49,7 @@ class _Task(NamedTuple):
 
 
 def best_decision(
-    problem: Problem,
-    stream: Stream,
-    steps: int,
-    *,
-    start: int = 0,
-    tolerance: float = 1e-6,
-    iterations: int = 20_000,
+    problem: Problem, stream: Stream, steps: int, *, start: int = 0, tolerance: float = 1e-6, iterations: int = 20_000
 ) -> Comparator:
     """The decision of least mean loss over steps start, ..., steps-1 of all learners.
 

@@ -2,7 +2,7 @@
 
 from gossamer.streams.arrays import ArrayStream, common, from_arrays
 from gossamer.streams.base import Stream
-from gossamer.streams.drift import blend, sequence
+from gossamer.streams.drift import Mirrored, blend, mirrored, sequence
 from gossamer.streams.experts import (
     Experts,
     drifting_experts,
@@ -20,7 +20,6 @@ from gossamer.streams.generators import (
     smooth_cycle_logistic,
 )
 from gossamer.streams.live import LiveStream, from_iterators
-from gossamer.streams.mirrored import Mirrored, mirrored
 from gossamer.streams.pages import Generated
 from gossamer.streams.partition import Partition, Rest
 from gossamer.streams.poker import POKER_CLASSES, poker_hands, poker_label

@@ -10,15 +10,7 @@ from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy.marks import called_by_us
 from gossamer.problems.base import Block
-from gossamer.streams.base import (
-    AS_TOLD,
-    Array,
-    Stream,
-    as_features,
-    as_labels,
-    as_records,
-    generator,
-)
+from gossamer.streams.base import AS_TOLD, Array, Stream, as_features, as_labels, as_records, generator
 from gossamer.streams.partition import Partition, Rest, shares_of
 
 

@@ -1,4 +1,4 @@
-"""Concept drift: one stream after another, abruptly (`sequence`) or by and by (`blend`)."""
+"""Streams made of streams: one after another, abruptly (`sequence`) or by and by (`blend`), or `mirrored`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,8 @@ class Sequence(Stream):
         lengths = [part.length for part in parts]
         finite = [length for length in lengths[:-1] if length is not None]
         if len(finite) < len(parts) - 1:
-            raise ConfigurationError(
-                "sequence",
-                "an endless stream before the last",
-                "finite streams first",
-                "use stream.head(steps)",
-            )
+            given, hint = "an endless stream before the last", "use stream.head(steps)"
+            raise ConfigurationError("sequence", given, "finite streams first", hint)
         self._parts = parts
         self._starts = np.concatenate([[0], np.cumsum(finite, dtype=np.int64)]).tolist()
         self.length = None if lengths[-1] is None else self._starts[-1] + lengths[-1]
@@ -128,6 +124,44 @@ def blend(first: Stream, second: Stream, *, start: int, stop: int, seed: int, di
     True
     """
     return Blend(first, second, start, stop, seed, disjoint=disjoint)
+
+
+class Mirrored(Stream):
+    """Every sample `hold` times and then its negative `hold` times; made by `mirrored`."""
+
+    def __init__(self, whole: Stream, hold: int) -> None:
+        check_count("hold", hold)
+        self._whole, self._hold = whole, hold
+        period = 2 * hold
+        self.learners, self.shared, self.features = whole.learners, whole.shared, whole.features
+        self.length = None if whole.length is None else whole.length * period
+        self.occurrences = None if whole.occurrences is None else whole.occurrences * period
+        self._rest_on(whole)
+        self.description = f"{whole.description}, mirrored after {hold} steps"
+
+    def _read(self, start: int, stop: int) -> Block:
+        steps = np.arange(start, stop)
+        sample, half = steps // (2 * self._hold), steps // self._hold % 2
+        first = start // (2 * self._hold)
+        block = self._whole.read(first, -(-stop // (2 * self._hold)))
+        sign = (1 - 2 * half).astype(block.x.dtype).reshape(-1, *(1,) * (block.x.ndim - 1))
+        return Block(block.x[sample - first] * sign, block.y[sample - first])
+
+
+def mirrored(whole: Stream, *, hold: int = 1) -> Mirrored:
+    """Each loss vector of a stream `hold` times, then its negative `hold` times: sums stay bounded.
+
+    Against independent random losses every schedule of steps has the same regret, because a decision cannot depend on
+    the loss it meets. Here it does: a learner that has moved against a vector meets its negative next, and pays for the
+    move. Its average regret is proportional to its step size, so a step that stays too large or shrinks at the wrong
+    rate shows in the slope.
+
+    >>> from gossamer.streams import random_signs
+    >>> x = mirrored(random_signs(1, 1, seed=0), hold=2).read(0, 4).x[:, 0, 0]
+    >>> bool(x[0] == x[1] == -x[2] == -x[3])
+    True
+    """
+    return Mirrored(whole, hold)
 
 
 def _alike(parts: tuple[Stream, ...]) -> tuple[int | None, bool, tuple[int, ...] | None]:

@@ -184,14 +184,7 @@ def realizable_experts(
     planned = partial(_spread, total=optimal_loss, steps=horizon or 1) if optimal_loss else None
     draw = partial(_bernoulli, learners=learners, means=means)
     return Experts(
-        draw,
-        learners=learners,
-        experts=experts,
-        seed=seed,
-        description=name,
-        best=best,
-        means=means,
-        planned=planned,
+        draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=means, planned=planned
     )
 
 

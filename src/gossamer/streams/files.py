@@ -61,20 +61,8 @@ def from_file(
     gossamer.errors.DataError: people.csv has no column 'churn'; did you mean 'churned'? ...
     >>> folder.cleanup()
     """
-    x, y = read_records(path, label)
-    return from_arrays(
-        x,
-        y,
-        learners,
-        partition,
-        seed=seed,
-        skew=skew,
-        rest=rest,
-        copies=copies,
-        passes=passes,
-        shuffle=shuffle,
-        public_labels=public_labels,
-    )
+    options = locals()
+    return from_arrays(*read_records(options.pop("path"), options.pop("label")), **options)
 
 
 def read_records(path: str | os.PathLike[str], label: str = "y") -> tuple[Array, Array]:

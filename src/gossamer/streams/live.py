@@ -40,9 +40,8 @@ class LiveStream(Stream):
 
     def _read(self, start: int, stop: int) -> Block:
         if start < self._next:
-            raise DataError(
-                f"step {start} was asked for, and a live stream only goes forward: step {self._next} is next"
-            )
+            gone = f"a live stream only goes forward: step {self._next} is next"
+            raise DataError(f"step {start} was asked for, and {gone}")
         while self._next + len(self._waiting) < stop:
             self._waiting.append(self._arrival(self._next + len(self._waiting)))
         steps = self._waiting[start - self._next : stop - self._next]

@@ -94,12 +94,8 @@ class Topology(ABC):
     def matrix(self, exchange: int = 0) -> NDArray[np.float64]:
         """The (n, n) weights of one exchange; refused above DENSE_LIMIT learners."""
         if self.learners > DENSE_LIMIT:
-            raise ConfigurationError(
-                "learners",
-                self.learners,
-                f"at most {DENSE_LIMIT} for a dense matrix",
-                "use hears(), neighbours() or sparse(), which never build an n-by-n matrix",
-            )
+            hint = "use hears(), neighbours() or sparse(), which never build an n-by-n matrix"
+            raise ConfigurationError("learners", self.learners, f"at most {DENSE_LIMIT} for a dense matrix", hint)
         dense: NDArray[np.float64] = self.sparse(exchange).toarray()
         return dense
 
@@ -150,12 +146,9 @@ def padded(weights: sparse.csr_array) -> Neighbours:
     degrees = np.bincount(hearers, minlength=learners)
     width = int(degrees.max())
     if learners > DENSE_LIMIT and width > WIDTH_LIMIT:
-        raise ConfigurationError(
-            "topology",
-            f"a learner that hears {width} others",
-            f"at most {WIDTH_LIMIT} neighbours each when there are more than {DENSE_LIMIT} learners",
-            "take a graph without hubs, or an algorithm with a server",
-        )
+        allowed = f"at most {WIDTH_LIMIT} neighbours each when there are more than {DENSE_LIMIT} learners"
+        hint = "take a graph without hubs, or an algorithm with a server"
+        raise ConfigurationError("topology", f"a learner that hears {width} others", allowed, hint)
     places = np.arange(len(hearers)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
     lists = np.repeat(np.arange(learners, dtype=np.int32)[:, None], width, axis=1)
     lists[hearers, places] = speakers

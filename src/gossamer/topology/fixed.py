@@ -12,14 +12,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from gossamer.checks import check_count
 from gossamer.topology import weights as rules
-from gossamer.topology.base import (
-    DENSE_LIMIT,
-    Integers,
-    Neighbours,
-    Topology,
-    as_exchanges,
-    padded,
-)
+from gossamer.topology.base import DENSE_LIMIT, Integers, Neighbours, Topology, as_exchanges, padded
 
 LANCZOS_RESTARTS, LANCZOS_TOLERANCE = 300, 1e-10
 
@@ -54,8 +47,7 @@ class FixedTopology(Topology):
         speakers, weights = padded(self._matrix)
         times = len(as_exchanges(exchanges))
         return Neighbours(
-            np.broadcast_to(speakers, (times, *speakers.shape)),
-            np.broadcast_to(weights, (times, *weights.shape)),
+            np.broadcast_to(speakers, (times, *speakers.shape)), np.broadcast_to(weights, (times, *weights.shape))
         )
 
     def links(self, exchanges: Integers) -> NDArray[np.int64]:

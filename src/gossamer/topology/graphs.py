@@ -121,9 +121,8 @@ def random_regular(learners: int, degree: int, *, seed: int, weights: str | Floa
     learners, seed = check_count("learners", learners), check_seed(seed)
     degree = check_count("degree", degree, 0, most=learners - 1)
     if learners * degree % 2:
-        raise ConfigurationError(
-            "degree", degree, "an even learners * degree", f"take degree={degree + 1} or one learner more"
-        )
+        hint = f"take degree={degree + 1} or one learner more"
+        raise ConfigurationError("degree", degree, "an even learners * degree", hint)
     graph = nx.random_regular_graph(degree, learners, seed=seed)
     return _build(f"random_regular({learners}, {degree})", graph, weights, "change the seed, or raise the degree")
 
@@ -184,11 +183,8 @@ def weigh_graph(name: str, graph: nx.Graph, weights: str | Floats | None) -> Fix
     """A topology from a graph that may be in pieces."""
     directed, learners = graph.is_directed(), graph.number_of_nodes()
     if learners < 1 or graph.is_multigraph():
-        raise ConfigurationError(
-            "graph",
-            f"{type(graph).__name__} of {learners} nodes",
-            "a Graph or DiGraph with at least one node",
-        )
+        given = f"{type(graph).__name__} of {learners} nodes"
+        raise ConfigurationError("graph", given, "a Graph or DiGraph with at least one node")
     default = "push-sum" if directed else "metropolis"
     weights = default if weights is None else weights
     matrix = rules.weigh(_who_hears_whom(graph), weights, directed)

@@ -167,10 +167,9 @@ class AcceleratedGossip:
     def check(self, topology: Topology) -> None:
         """Refuse a topology that the acceleration is not made for."""
         if not (isinstance(topology, FixedTopology) and topology.is_doubly_stochastic() and topology.is_symmetric()):
-            raise ConfigurationError(
-                "topology", topology.name, "fixed, symmetric and doubly stochastic for accelerated gossip",
-                "use metropolis or lazy weights on an undirected graph, or plain Gossip",
-            )  # fmt: skip
+            allowed = "fixed, symmetric and doubly stochastic for accelerated gossip"
+            hint = "use metropolis or lazy weights on an undirected graph, or plain Gossip"
+            raise ConfigurationError("topology", topology.name, allowed, hint)
 
     def theta_on(self, topology: Topology) -> float:
         """Theta as it is used on a network.
@@ -201,9 +200,8 @@ class AcceleratedGossip:
         """
         constant, _ = self.prepare(topology, np.zeros(1, np.int64))
         if "block" not in constant:
-            raise ConfigurationError(
-                "topology", topology.name, f"at most {DENSE_LIMIT} learners", "above, gossip multiplies with no matrix"
-            )
+            hint = "above, gossip multiplies with no matrix"
+            raise ConfigurationError("topology", topology.name, f"at most {DENSE_LIMIT} learners", hint)
         n = topology.learners
         return np.asarray(constant["block"][:n, :n])
 
@@ -288,9 +286,8 @@ def _polynomials(matrix: NDArray[np.float64], steps: int, theta: float) -> list[
 def _positive_gap(topology: Topology) -> float:
     gap = topology.spectral_gap()
     if gap <= SMALLEST_GAP:
-        raise ConfigurationError(
-            "topology", topology.name, "a spectral gap above 0", "connect the learners and use lazy weights"
-        )
+        hint = "connect the learners and use lazy weights"
+        raise ConfigurationError("topology", topology.name, "a spectral gap above 0", hint)
     return gap
 
 

@@ -19,15 +19,7 @@ from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.spec import kind
 from gossamer.topology import weights as rules
-from gossamer.topology.base import (
-    Floats,
-    Integers,
-    Neighbours,
-    Topology,
-    as_exchanges,
-    padded,
-    unpadded,
-)
+from gossamer.topology.base import Floats, Integers, Neighbours, Topology, as_exchanges, padded, unpadded
 from gossamer.topology.fixed import FixedTopology
 from gossamer.topology.graphs import graph_name, in_order, weigh_graph
 
@@ -65,10 +57,8 @@ class ChangingTopology(Topology):
     @final
     def second_singular_value(self) -> float:
         """Refused: the matrix changes."""
-        raise ConfigurationError(
-            "topology", self.name, "a fixed topology for singular values and spectral gaps",
-            "ask for the spectral gap of one of the graphs it is made of",
-        )  # fmt: skip
+        hint = "ask for the spectral gap of one of the graphs it is made of"
+        raise ConfigurationError("topology", self.name, "a fixed topology for singular values and spectral gaps", hint)
 
 
 @final
@@ -259,10 +249,8 @@ def with_link_failures(topology: FixedTopology, probability: float, *, seed: int
     (array([2, 0, 0, 2, 0, 0, 0, 2]), 0.5, 1.0)
     """
     if not isinstance(topology, FixedTopology):
-        raise ConfigurationError(
-            "topology", getattr(topology, "name", topology), "a fixed topology",
-            "start from a fixed graph such as ring(16)",
-        )  # fmt: skip
+        given, hint = getattr(topology, "name", topology), "start from a fixed graph such as ring(16)"
+        raise ConfigurationError("topology", given, "a fixed topology", hint)
     if not 0.0 <= probability < 1.0:
         raise ConfigurationError("probability", probability, "at least 0 and less than 1")
     return FailingLinks(topology, float(probability), check_seed(seed))

@@ -29,10 +29,8 @@ def weigh(adjacency: sparse.csr_array, weights: str | Floats, directed: bool) ->
     if weights not in RULES:
         raise ConfigurationError("weights", weights, " | ".join(RULES) + " | an (n, n) matrix")
     if directed and weights in ("metropolis", "lazy"):
-        raise ConfigurationError(
-            "weights", weights, "push-sum | uniform | an (n, n) matrix on a directed graph",
-            "use push-sum, whose mass corrects for the one-way links",
-        )  # fmt: skip
+        allowed = "push-sum | uniform | an (n, n) matrix on a directed graph"
+        raise ConfigurationError("weights", weights, allowed, "use push-sum, whose mass corrects for the one-way links")
     return RULES[weights](adjacency)
 
 
@@ -73,9 +71,8 @@ def custom(adjacency: sparse.csr_array, weights: Any) -> sparse.csr_array:
     """A given matrix, refused unless it is row- or column-stochastic and zero where there is no edge."""
     given = np.asarray(weights)
     if given.shape != adjacency.shape or given.dtype.kind not in "iuf":
-        raise ConfigurationError(
-            "weights", f"{given.dtype} array of shape {given.shape}", f"numbers of shape {adjacency.shape}"
-        )
+        shown = f"{given.dtype} array of shape {given.shape}"
+        raise ConfigurationError("weights", shown, f"numbers of shape {adjacency.shape}")
     if not np.all(np.isfinite(given)) or np.any(given < 0):
         row, column = np.argwhere(~(np.isfinite(given) & (given >= 0)))[0]
         raise ConfigurationError("weights", f"entry [{row}, {column}]", "finite numbers of at least 0")
@@ -84,12 +81,9 @@ def custom(adjacency: sparse.csr_array, weights: Any) -> sparse.csr_array:
     if not (is_row_stochastic(matrix) or is_column_stochastic(matrix)):
         excess = matrix.sum(axis=1) - 1.0
         worst = int(np.argmax(np.abs(excess)))
-        raise ConfigurationError(
-            "weights",
-            f"row {worst} that sums to 1 {excess[worst]:+.3g}",
-            f"rows or columns that sum to 1 within {TOLERANCE:g}",
-            "divide each row by its sum, or each column for push-sum",
-        )
+        allowed = f"rows or columns that sum to 1 within {TOLERANCE:g}"
+        hint = "divide each row by its sum, or each column for push-sum"
+        raise ConfigurationError("weights", f"row {worst} that sums to 1 {excess[worst]:+.3g}", allowed, hint)
     return matrix
 
 
@@ -138,7 +132,6 @@ def _refuse_extra_links(matrix: sparse.csr_array, adjacency: sparse.csr_array) -
     allowed = adjacency + sparse.eye_array(adjacency.shape[0])
     hearers, speakers = (matrix - matrix.multiply(allowed)).nonzero()
     if len(hearers):
-        raise ConfigurationError(
-            "weights", f"a weight at [{hearers[0]}, {speakers[0]}]", "zero where there is no edge",
-            f"add the edge {speakers[0]} -> {hearers[0]} to the graph or remove its weight",
-        )  # fmt: skip
+        given = f"a weight at [{hearers[0]}, {speakers[0]}]"
+        hint = f"add the edge {speakers[0]} -> {hearers[0]} to the graph or remove its weight"
+        raise ConfigurationError("weights", given, "zero where there is no edge", hint)

@@ -71,23 +71,13 @@ def ad_ftgl(
     >>> ad_ftgl(problems.Logistic(2), topology.ring(64, weights="lazy"), steps_per_exchange=None).schedule
     Every(block=467)
     """
+    given = locals()
     require_averaging(topology)
     if horizon is not None:
         check_count("horizon", horizon)
-    length = steps_per_exchange
+    length = given.pop("steps_per_exchange")
     length = coupled_block(topology) if length is None else check_count("steps_per_exchange", length)
-    return without_noise(
-        "ad_ftgl",
-        problem,
-        topology,
-        Leader(),
-        block=length,
-        gossip_steps=length,
-        strong_convexity=strong_convexity,
-        regularization=regularization,
-        horizon=horizon,
-        clip=clip,
-    )
+    return without_noise("ad_ftgl", Leader(), block=length, gossip_steps=length, **given)
 
 
 def coupled_block(topology: Topology) -> int:
@@ -106,10 +96,10 @@ def coupled_block(topology: Topology) -> int:
 
 def without_noise(
     name: str,
-    problem: Problem,
-    topology: Topology,
     update: Update,
     *,
+    problem: Problem,
+    topology: Topology,
     block: int,
     gossip_steps: int,
     strong_convexity: float,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,13 @@ from gossamer.topology import DENSE_LIMIT, AcceleratedGossip, FixedTopology, Gos
 
 NoiseAt = Literal["before-gossip", "after-gossip"]
 Coupling = Literal["coupled", "decoupled"]
+_CHOICES: Mapping[str, Any] = {
+    "noise": AdditiveLaw,
+    "calibration": Calibration,
+    "noise_at": NoiseAt,
+    "gossip": Coupling,
+    "aggregation": Aggregation,
+}
 
 
 @dataclass(frozen=True)
@@ -60,55 +67,47 @@ class BlockOptions:
     strong_convexity: float
     regularization: float
     calibration: Calibration
+    steps_per_exchange: int | None
+    gossip_steps: int | None = None
 
     @classmethod
     def of(
         cls,
         name: str,
-        problem: Problem,
         topology: Topology,
         *,
         horizon: int,
         budget: Budget | Sequence[Budget],
         clip: float | Clip,
-        noise: AdditiveLaw,
         noise_at: NoiseAt | None,
         gossip: Coupling | None,
-        aggregation: Aggregation | None,
-        strong_convexity: float,
-        regularization: float,
         calibration: Calibration,
+        **others: Any,
     ) -> BlockOptions:
-        """From what a user gave."""
+        """From what a user gave, of which `others` stay as they are."""
         require_averaging(topology)
-        check_choice("noise", noise, AdditiveLaw)
-        check_choice("calibration", calibration, Calibration)
-        kinds = {"noise_at": NoiseAt, "gossip": Coupling, "aggregation": Aggregation}
-        for option, given in zip(kinds, (noise_at, gossip, aggregation), strict=True):
-            if given is not None:  # else it is chosen
-                check_choice(option, given, kinds[option])
-        check_positive("regularization", regularization, "try 1.0")
-        check_positive("strong_convexity", strong_convexity, zero=True)
         place: NoiseAt = noise_at or ("before-gossip" if calibration == "tight" else "after-gossip")
-        coupling: Coupling = gossip or ("coupled" if place == "before-gossip" else "decoupled")
-        options = cls(
-            name,
-            problem,
-            topology,
-            check_count("horizon", horizon),
-            budgets_of(budget, topology.learners),
-            Clip.of(clip),
-            noise,
-            place,
-            coupling,
-            aggregation,
-            strong_convexity,
-            regularization,
-            calibration,
+        return cls(
+            name=name,
+            topology=topology,
+            horizon=check_count("horizon", horizon),
+            budgets=budgets_of(budget, topology.learners),
+            clip=Clip.of(clip),
+            noise_at=place,
+            gossip=gossip or ("coupled" if place == "before-gossip" else "decoupled"),
+            calibration=calibration,
+            **others,
         )
-        options._refuse_what_has_no_proof()
-        options.mixing(1)  # refuses what gossip cannot be accelerated on
-        return options
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        for option, choices in _CHOICES.items():
+            if option != "aggregation" or self.aggregation is not None:  # else it is chosen
+                check_choice(option, getattr(self, option), choices)
+        check_positive("regularization", self.regularization, "try 1.0")
+        check_positive("strong_convexity", self.strong_convexity, zero=True)
+        self._refuse_what_has_no_proof()
+        self.mixing(1)  # refuses what gossip cannot be accelerated on
 
     def _refuse_what_has_no_proof(self) -> None:
         if self.aggregation == "optimal":

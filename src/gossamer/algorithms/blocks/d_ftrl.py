@@ -6,58 +6,32 @@ x_i(t+1) = argmin_{x in K} <z_i(t+1), x> + |x|^2 / (2 eta_t)  =  Proj_K( -eta_t 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 
-from gossamer.algorithms.authoring import require_averaging, step_rate
-from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.privacy import Clip, no_guarantee
-from gossamer.problems import Block, Problem, check_clip
+from gossamer.algorithms.descent.d_ogd import DOGD, State, d_ogd
+from gossamer.core import Algorithm, Now, Rate
+from gossamer.privacy import Clip
+from gossamer.problems import Problem, check_clip
 from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
-class State(NamedTuple):
-    """Decision in play, mixed dual last heard, and the gradient of the block just played."""
-
-    x: jax.Array
-    heard: jax.Array
-    gradient: jax.Array
-
-
 @dataclass(frozen=True)
-class DFTRL(Learner):
-    """One learner of decentralised dual averaging."""
-
-    problem: Problem
-    clip: Clip | None
-
-    released = frozenset({"x"})
+class DFTRL(DOGD):
+    """One learner of decentralised dual averaging: as in D-OGD, but what is said and heard are duals."""
 
     def init(self, identity: jax.Array) -> State:
         """Duals start at zero."""
         x = jnp.asarray(self.problem.initial_decision())
         return State(x, jnp.zeros_like(x), jnp.zeros_like(x))
 
-    def decide(self, state: State, now: Now) -> jax.Array:
-        """Play x_i(t)."""
-        return state.x
-
-    def learn(self, state: State, block: Block, now: Now) -> State:
-        """The gradient at the decision that was played."""
-        return state._replace(gradient=self.problem.clipped_gradient_sum(state.x, block, self.clip))
-
     def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
         """z_i(t+1), and the decision it gives."""
         dual = state.heard + state.gradient
         return dual, state._replace(x=self.problem.domain.project(-now.public["step"] * dual))
-
-    def listen(self, state: State, heard: jax.Array) -> State:
-        """sum_j P_ij z_j(t+1)."""
-        return state._replace(heard=heard)
 
 
 @kind("algorithm", "d_ftrl")
@@ -76,15 +50,5 @@ def d_ftrl(
     >>> d_ftrl(problems.Logistic(2), topology.ring(5), step=0.1).topology.name
     'ring(5)'
     """
-    clip = check_clip(clip)
-    require_averaging(topology)
-    rate = step_rate(problem, step, clip)
-    return Algorithm(
-        name="d_ftrl",
-        problem=problem,
-        topology=topology,
-        learner=DFTRL(problem, clip),
-        guarantee=no_guarantee("messages and decisions are functions of raw gradients"),
-        public={"step": rate},
-        parameters={"step": str(rate)} | ({} if clip is None else {"clip": clip}),
-    )
+    primal = d_ogd(problem, topology, step=step, clip=clip)
+    return replace(primal, name="d_ftrl", learner=DFTRL(problem, check_clip(clip)))

@@ -53,6 +53,7 @@ def d_ocg(
     >>> d_ocg(problem, topology.ring(8), horizon=10_000).schedule
     Every(block=100)
     """
+    given = locals()
     require_averaging(topology)
     require_oracle(problem)
     if horizon is not None:
@@ -60,21 +61,10 @@ def d_ocg(
     elif steps_per_exchange is None:
         allowed = "a whole number where there is no horizon"
         raise ConfigurationError("steps_per_exchange", None, allowed, "try steps_per_exchange=100")
-    usual, given = projection_free_block(horizon or 1, strong_convexity), steps_per_exchange
-    length = check_count("steps_per_exchange", usual if given is None else given)
-    if gossip_steps is None:
+    length, steps = given.pop("steps_per_exchange"), given.pop("gossip_steps")
+    usual = projection_free_block(horizon or 1, strong_convexity)
+    length = check_count("steps_per_exchange", usual if length is None else length)
+    if steps is None:
         steps = min(length, coupled_block(topology)) if topology.learners > 1 else 1
-    else:
-        steps = check_count("gossip_steps", gossip_steps, most=length)
-    return without_noise(
-        "d_ocg",
-        problem,
-        topology,
-        ConditionalGradient(length),
-        block=length,
-        gossip_steps=steps,
-        strong_convexity=strong_convexity,
-        regularization=regularization,
-        horizon=horizon,
-        clip=clip,
-    )
+    check_count("gossip_steps", steps, most=length)
+    return without_noise("d_ocg", ConditionalGradient(length), block=length, gossip_steps=steps, **given)

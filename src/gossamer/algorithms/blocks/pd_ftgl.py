@@ -225,22 +225,8 @@ def pd_ftgl(
       guarantee: Proven: over 10,000 steps, all other participants together, who see every message and every
       decision, learn about one sample of one learner at most epsilon 1.
     """
-    options = BlockOptions.of(
-        "pd_ftgl",
-        problem,
-        topology,
-        horizon=horizon,
-        budget=budget,
-        clip=clip,
-        noise=noise,
-        noise_at=noise_at,
-        gossip=gossip,
-        aggregation=aggregation,
-        strong_convexity=strong_convexity,
-        regularization=regularization,
-        calibration=calibration,
-    )
-    given, update = steps_per_exchange, Leader()
+    options = BlockOptions.of("pd_ftgl", **locals())
+    given, update = options.steps_per_exchange, Leader()
     blocks = _blocks(options) if given is None else [check_count("steps_per_exchange", given)]
     chosen = choose(options, blocks, update)
     if not options.published:

@@ -116,32 +116,20 @@ def pd_ocg(
     >>> algorithm.schedule, algorithm.mixing.steps
     (Every(block=100), 55)
     """
+    given = locals()
     require_oracle(problem)
-    options = BlockOptions.of(
-        "pd_ocg",
-        problem,
-        topology,
-        horizon=horizon,
-        budget=budget,
-        clip=clip,
-        noise=noise,
-        noise_at=noise_at,
-        gossip=gossip,
-        aggregation=aggregation,
-        strong_convexity=strong_convexity,
-        regularization=regularization,
-        calibration=calibration,
-    )
-    usual, given = projection_free_block(options.horizon, strong_convexity), steps_per_exchange
-    length = check_count("steps_per_exchange", usual if given is None else given)
+    options = BlockOptions.of("pd_ocg", **given)
+    asked, gossiped = options.steps_per_exchange, options.gossip_steps
+    usual = projection_free_block(options.horizon, strong_convexity)
+    length = check_count("steps_per_exchange", usual if asked is None else asked)
     update, needed = ConditionalGradient(length), _gossip_steps(options)
-    steps = min(length, needed) if gossip_steps is None else check_count("gossip_steps", gossip_steps, most=length)
+    steps = min(length, needed) if gossiped is None else check_count("gossip_steps", gossiped, most=length)
     chosen = choose(options, [length], update, steps)
     if not options.published:
         return assemble(options, chosen, update)
     corollary = corollary_3_11 if strong_convexity else corollary_3_10
     h, bound = corollary(options, length)
-    as_printed = given is None and gossip_steps is None and needed <= length and options.semidefinite
+    as_printed = asked is None and gossiped is None and needed <= length and options.semidefinite
     return assemble(options, chosen, update, h, bound if as_printed else None)
 
 

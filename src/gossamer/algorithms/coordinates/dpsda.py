@@ -25,7 +25,7 @@ from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Missing, Rate
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Additive, AdditiveLaw, Aggregation, Calibrated, Independent, prefix_sum
-from gossamer.mechanisms.releaked import Releaked, reach
+from gossamer.mechanisms.independent import Releaked, reach
 from gossamer.privacy import Assumption, Budget, Clip, Guarantee, Sensitivity, Unit, no_guarantee
 from gossamer.problems import Problem, check_clip
 from gossamer.topology import Topology

@@ -86,25 +86,9 @@ def dpsda_c(
       guarantee: Proven: over an endless horizon, people outside the network, who read every message and see every
       decision but no data, learn about one sample of a common batch at most epsilon 1.
     """
+    given = locals()
     require_averaging(topology)
-    return DpsdaOptions(
-        "dpsda_c",
-        problem,
-        topology,
-        push=False,
-        coordinates=coordinates,
-        horizon=horizon,
-        budget=budget,
-        clip=clip,
-        unit=unit,
-        batch=batch,
-        noise=noise,
-        aggregation=aggregation,
-        own=own,
-        step=step,
-        gradient_noise=gradient_noise,
-        calibration=calibration,
-    ).algorithm()
+    return DpsdaOptions("dpsda_c", push=False, **given).algorithm()
 
 
 def theorem_3(

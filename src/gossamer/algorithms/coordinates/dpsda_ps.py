@@ -75,25 +75,9 @@ def dpsda_ps(
     >>> round(published.scales["dual"][0].value), round(published.guarantee.epsilon, 5)
     (7000, 0.014)
     """
+    given = locals()
     require_push_sum(topology)
-    return DpsdaOptions(
-        "dpsda_ps",
-        problem,
-        topology,
-        push=True,
-        coordinates=coordinates,
-        horizon=horizon,
-        budget=budget,
-        clip=clip,
-        unit=unit,
-        batch=batch,
-        noise=noise,
-        aggregation=aggregation,
-        own=own,
-        step=step,
-        gradient_noise=gradient_noise,
-        calibration=calibration,
-    ).algorithm()
+    return DpsdaOptions("dpsda_ps", push=True, **given).algorithm()
 
 
 def theorem_5(

@@ -24,7 +24,7 @@ import numpy as np
 
 from gossamer.core import Learner, Now
 from gossamer.errors import ConfigurationError
-from gossamer.mechanisms import Additive, Independent
+from gossamer.mechanisms import Additive
 from gossamer.privacy import Clip, NoiseSpec, declared
 from gossamer.problems import Block, Problem, clipped
 from gossamer.topology import PushSum
@@ -164,18 +164,23 @@ class DualAveraging(Learner):
 
 
 @dataclass(frozen=True)
-class TightDual(DualAveraging):
-    """Releases what it adds once, through a mechanism; all that is sent or played is a function of releases."""
+class NoisedDual(DualAveraging):
+    """What both private forms share: one vector of noise an exchange."""
 
     mechanism: Additive
 
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
-        """One vector on the own coordinates, and errors."""
+        """That of the mechanism, and errors."""
         return {**self.mechanism.noise(used_in="speak"), **super().noise}
 
     def _start(self) -> Any:
         return self.mechanism.init()
+
+
+@dataclass(frozen=True)
+class TightDual(NoisedDual):
+    """Releases what it adds once, on its own coordinates; all that is sent or played is a function of releases."""
 
     def _release(self, state: State, now: Now) -> tuple[jax.Array, Any]:
         gradient = declared(state.gradient, _STACKED) if self.blocks else state.gradient
@@ -183,20 +188,10 @@ class TightDual(DualAveraging):
 
 
 @dataclass(frozen=True)
-class PublishedDual(DualAveraging):
+class PublishedDual(NoisedDual):
     """Sends every dual with noise on all coordinates, and decides without it: none of its fields is released."""
 
-    mechanism: Independent
-
     released = frozenset()
-
-    @property
-    def noise(self) -> Mapping[str, NoiseSpec]:
-        """One vector on all coordinates, and errors."""
-        return {**self.mechanism.noise(used_in="speak"), **super().noise}
-
-    def _start(self) -> Any:
-        return self.mechanism.init()
 
     def speak(self, state: State, now: Now) -> tuple[Any, State]:
         """h_i(t+1) = z_i(t+1) + noise, and y_i(t+1) from z_i(t+1)."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from gossamer.algorithms.authoring import published_horizon, raw_decisions, require_one_bound
 from gossamer.core import Public
 from gossamer.mechanisms import AdditiveLaw, Calibrated
-from gossamer.mechanisms.releaked import Releaked, reach
+from gossamer.mechanisms.independent import Releaked, reach
 from gossamer.privacy import Budget, Clip, Guarantee, Unit
 from gossamer.problems import Problem
 from gossamer.topology import Topology

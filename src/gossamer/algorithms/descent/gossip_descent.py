@@ -24,7 +24,7 @@ from gossamer.algorithms.authoring import raw_decisions, require_averaging, requ
 from gossamer.algorithms.descent.pd_ogd import PublishedOGD
 from gossamer.checks import check_count, check_positive
 from gossamer.core import Algorithm, Public
-from gossamer.mechanisms.views import Views
+from gossamer.mechanisms.independent import Views
 from gossamer.privacy import Clip, Sensitivity, Unit
 from gossamer.problems import Problem
 from gossamer.topology import Topology
@@ -107,10 +107,7 @@ def gossip_descent(
         topology=topology,
         learner=Descent(problem, bounded, mechanism),
         guarantee=raw_decisions(
-            release,
-            bounded,
-            proof=f"docs/algorithms/{name}.md",
-            claims="points are as if computed in exact arithmetic",
+            release, bounded, proof=f"docs/algorithms/{name}.md", claims="points are as if computed in exact arithmetic"
         ),
         public={"step": step, "unit": unit},
         releases=(release,),

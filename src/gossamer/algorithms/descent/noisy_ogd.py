@@ -8,15 +8,13 @@ The decision is the projection of the noised x~_i, so that nothing un-noised is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import jax
-import jax.numpy as jnp
 
-from gossamer.algorithms.authoring import require_averaging, step_rate
+from gossamer.algorithms.descent.d_ogd import DOGD, State, d_ogd
 from gossamer.checks import check_choice, check_positive
-from gossamer.core import Algorithm, Learner, Now, Rate
+from gossamer.core import Algorithm, Now, Rate
 from gossamer.mechanisms import AdditiveLaw, Independent
 from gossamer.privacy import Clip, NoiseSpec, no_guarantee
 from gossamer.problems import Block, Problem, check_clip
@@ -24,37 +22,20 @@ from gossamer.spec import kind
 from gossamer.topology import Topology
 
 
-class State(NamedTuple):
-    """The noised decision in play, what was last heard, and the gradient of the block just played."""
-
-    noised: jax.Array
-    heard: jax.Array
-    gradient: jax.Array
-
-
 @dataclass(frozen=True)
-class NoisyOGD(Learner):
-    """One learner of D-OGD that noises what it says."""
+class NoisyOGD(DOGD):
+    """One learner of D-OGD that noises what it says, and keeps the noised x~_i only."""
 
-    problem: Problem
-    clip: Clip | None
     mechanism: Independent
-
-    released = frozenset({"noised"})
 
     @property
     def noise(self) -> Mapping[str, NoiseSpec]:
         """One vector for every message."""
         return self.mechanism.noise(used_in="speak")
 
-    def init(self, identity: jax.Array) -> State:
-        """All learners start at the same public point."""
-        x = jnp.asarray(self.problem.initial_decision())
-        return State(x, x, jnp.zeros_like(x))
-
     def decide(self, state: State, now: Now) -> jax.Array:
         """Play the noised decision, brought back into the decision set."""
-        return self.problem.domain.project(state.noised)
+        return self.problem.domain.project(state.x)
 
     def learn(self, state: State, block: Block, now: Now) -> State:
         """The gradient at the decision that was played."""
@@ -65,11 +46,7 @@ class NoisyOGD(Learner):
         """The next decision, noised."""
         x = self.problem.domain.project(state.heard - now.public["step"] * state.gradient)
         noised, _ = self.mechanism.release((), x, now.noise, now.grid)
-        return noised, state._replace(noised=noised)
-
-    def listen(self, state: State, heard: jax.Array) -> State:
-        """sum_j P_ij x~_j(t+1)."""
-        return state._replace(heard=heard)
+        return noised, state._replace(x=noised)
 
 
 @kind("algorithm", "noisy_ogd")
@@ -96,19 +73,15 @@ def noisy_ogd(
     >>> noisy_ogd(problems.Logistic(2), topology.ring(5), step=0.1, scale=0.5).scales
     {'message': (Scale(value=0.5, grid=0.0),)}
     """
-    clip = check_clip(clip)
-    require_averaging(topology)
     check_choice("noise", noise, AdditiveLaw)
     mechanism = Independent((problem.dim,), law=noise, name="message")
     release = mechanism.at_scale(message=check_positive("scale", scale, zero=True))
-    rate = step_rate(problem, step, clip)
-    return Algorithm(
+    exact = d_ogd(problem, topology, step=step, clip=clip)
+    return replace(
+        exact,
         name="noisy_ogd",
-        problem=problem,
-        topology=topology,
-        learner=NoisyOGD(problem, clip, mechanism),
+        learner=NoisyOGD(problem, check_clip(clip), mechanism),
         guarantee=no_guarantee("the noise is not calibrated to anything"),
-        public={"step": rate},
         releases=(release,),
-        parameters={"step": str(rate), "noise": noise} | ({} if clip is None else {"clip": clip}),
+        parameters={"step": exact.parameters["step"], "noise": noise, **exact.parameters},
     )

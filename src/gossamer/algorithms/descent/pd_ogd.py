@@ -33,14 +33,7 @@ from gossamer.algorithms.authoring import (
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
-from gossamer.privacy import (
-    Budget,
-    Clip,
-    NoiseSpec,
-    Sensitivity,
-    Unit,
-    budgets_of,
-)
+from gossamer.privacy import Budget, Clip, NoiseSpec, Sensitivity, Unit, budgets_of
 from gossamer.problems import Block, Problem
 from gossamer.spec import kind
 from gossamer.topology import Topology

@@ -53,9 +53,8 @@ def pdop(
         raise ConfigurationError("step", step, "a ratio q with 0 < q < p < 1", f"noise falls like {p:g}^t")
     if p ** check_count("horizon", horizon) < _LEAST:
         longest = int(math.log(_LEAST) / math.log(p))
-        raise ConfigurationError(
-            "horizon", horizon, f"at most {longest:,} steps", "after that noise of c p^t is nothing"
-        )
+        hint = "after that noise of c p^t is nothing"
+        raise ConfigurationError("horizon", horizon, f"at most {longest:,} steps", hint)
     return gossip_descent(
         "pdop",
         problem,

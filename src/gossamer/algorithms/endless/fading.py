@@ -28,6 +28,7 @@ each with the rounding of what is released in Phi_t.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -35,10 +36,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.checks import check_count
+from gossamer.algorithms.authoring import Calibration
+from gossamer.checks import check_count, check_positive
 from gossamer.core import Rate
-from gossamer.errors import PrivacyError
-from gossamer.mechanisms.views import Cumulative
+from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.mechanisms import Calibrated
+from gossamer.mechanisms.independent import Cumulative, Views
+from gossamer.privacy import Budget, budgets_of
 
 Doubles = NDArray[np.float64]
 _FIRST, _LAST = 2**11, 2**21  # terms that are added before the tail's bound takes over
@@ -309,3 +313,53 @@ class Trace(Cumulative):
     def rounded(self, spacing: float) -> Trace:
         """Of views on a lattice, once `until` says how many."""
         return replace(self, spacing=spacing)
+
+
+def noise_for(
+    mechanism: Views,
+    fadings: Sequence[Fading],
+    growths: Sequence[float],
+    rounds: int,
+    budget: Budget | Sequence[Budget] | None,
+    sigma: float | Sequence[float] | None,
+    calibration: Calibration,
+    delta: float,
+) -> Calibrated[Views]:
+    """Noise for the budget, or the budget of the noise: exactly one is given."""
+    if (budget is None) == (sigma is None):
+        raise PrivacyError.of("budget", budget, "either budget or sigma", "the other follows from it")
+    order, size, learners = mechanism.order, mechanism.shape[0], len(fadings)
+    traces = [Trace.of_views(f, s, size, order, mechanism.horizon) for f, s in zip(fadings, growths, strict=True)]
+    if sigma is not None:
+        if calibration == "published":
+            raise ConfigurationError("calibration", calibration, "'tight' with sigma", "the noise is as given")
+        scales = [check_positive("sigma", one) for one in each_of("sigma", sigma, learners)]
+        chosen = [one / math.sqrt(2) if mechanism.law == "laplace" else one for one in scales]
+        stated = delta if mechanism.law == "gaussian" else 0.0
+        if mechanism.law == "gaussian" and not 0 < delta < 1:
+            raise PrivacyError.of("delta", delta, "a number between 0 and 1 with Gaussian noise")
+        return replace(mechanism.at_scale(traces, **{mechanism.name: chosen}), deltas=(stated,) * learners)
+    assert budget is not None
+    given = budgets_of(budget, learners)
+    if calibration == "tight":
+        return mechanism.calibrate(traces, given)
+    if mechanism.law != "laplace":
+        raise ConfigurationError("calibration", calibration, "'tight' here", "Theorem 5(i) has Laplace noise")
+    given = given * learners if len(given) == 1 else given
+    least = min(fading.weight for fading in fadings)  # the paper's w bar, for everybody
+    each = [replace(fading, weight=least).published() for fading in fadings]
+    printed = [Trace.of_views(fading, s, size, 1, rounds) for fading, s in zip(each, growths, strict=True)]
+    chosen = [trace.l1 / one.epsilon for trace, one in zip(printed, given, strict=True)]
+    return mechanism.at_scale(traces, **{mechanism.name: chosen})
+
+
+def each_of(field: str, given: float | Sequence[float], learners: int) -> tuple[float, ...]:
+    """One number for each learner.
+
+    >>> each_of("sigma", 1.0, 2)
+    (1.0, 1.0)
+    """
+    values = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * learners
+    if len(values) != learners:
+        raise ConfigurationError(field, given, f"one number, or one for each of {learners} learners")
+    return values

@@ -13,28 +13,26 @@ cost is a sum that converges: `fading` has the proof, and `hidden` what float32 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from gossamer.algorithms.authoring import Calibration, Delayed, Growth, Share, Shifted, require_averaging
 from gossamer.algorithms.endless import hidden
-from gossamer.algorithms.endless.fading import Fading, Trace
+from gossamer.algorithms.endless.fading import Fading, each_of, noise_for
 from gossamer.algorithms.endless.history import COUNTED, PICKS, History, Kept, Sampled, buffer_of
 from gossamer.algorithms.endless.sums import sums_of
 from gossamer.algorithms.endless.theorems import Theorems
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Every, Learner, Now, Phases, Public, Rate, Segment
-from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Calibrated
+from gossamer.mechanisms.independent import Views
 from gossamer.mechanisms.picks import Picks
-from gossamer.mechanisms.views import Views
-from gossamer.privacy import Assumption, Budget, Clip, Guarantee, NoiseSpec, Unit, budgets_of, declared, no_guarantee
+from gossamer.privacy import Assumption, Budget, Clip, Guarantee, NoiseSpec, Unit, declared, no_guarantee
 from gossamer.problems import Block, Problem
 from gossamer.spec import kind
 from gossamer.topology import FixedTopology, Topology
@@ -246,13 +244,8 @@ def ldp_endless(
       guarantee: Proven: over 2,000 steps, all other participants together, who see every message and every decision,
       learn about one sample of one learner at most epsilon 2 and delta 1e-05.
     """
-    for field, given, choices in (
-        ("noise", noise, Noise),
-        ("history", history, Kept),
-        ("publish", publish, Publish),
-        ("start", start, Start),
-        ("calibration", calibration, Calibration),
-    ):
+    chosen = {"noise": noise, "history": history, "publish": publish, "start": start, "calibration": calibration}
+    for (field, given), choices in zip(chosen.items(), (Noise, Kept, Publish, Start, Calibration), strict=True):
         check_choice(field, given, choices)
     for field, value, usual, used, needs in (
         ("picks", picks, _PICKS, history == "sampled", "history='sampled'"),
@@ -285,7 +278,7 @@ def ldp_endless(
     rounds = horizon // rows
     if check_count("delay", delay, least=0) >= rounds:
         raise ConfigurationError("delay", delay, f"fewer exchanges than the horizon has, {rounds:,}")
-    growths = tuple(check_positive("growth", one, zero=True) for one in _each("growth", growth, n))
+    growths = tuple(check_positive("growth", one, zero=True) for one in each_of("growth", growth, n))
     own = tuple(float(one) for one in network.sparse().diagonal())
     constants = kept.constants(smoothness, rounds, rows)
     fadings = [Fading(rate, pull, weight=1 - weight, delay=delay, **constants) for weight in own]
@@ -293,7 +286,7 @@ def ldp_endless(
     # grew to e^growth and costs Phi_{e-1} / e^growth, the term before the one counted for it: no sum of first terms is
     # below what it stands for.
     mechanism = Views((problem.dim,), horizon=rounds + early, law=noise, name=_NAME)
-    release = _calibrated(mechanism, fadings, growths, rounds, budget, sigma, calibration, delta)
+    release = noise_for(mechanism, fadings, growths, rounds, budget, sigma, calibration, delta)
     public: dict[str, Public] = {
         "step": Delayed(rate, delay),
         "coupling": Delayed(pull, delay),
@@ -338,44 +331,6 @@ def _network(topology: Topology) -> FixedTopology:
     return base
 
 
-def _calibrated(
-    mechanism: Views,
-    fadings: Sequence[Fading],
-    growths: Sequence[float],
-    rounds: int,
-    budget: Budget | Sequence[Budget] | None,
-    sigma: float | Sequence[float] | None,
-    calibration: Calibration,
-    delta: float,
-) -> Calibrated[Views]:
-    """Noise for the budget, or the budget of the noise: exactly one is given."""
-    if (budget is None) == (sigma is None):
-        raise PrivacyError.of("budget", budget, "either budget or sigma", "the other follows from it")
-    order, size, learners = mechanism.order, mechanism.shape[0], len(fadings)
-    traces = [Trace.of_views(f, s, size, order, mechanism.horizon) for f, s in zip(fadings, growths, strict=True)]
-    if sigma is not None:
-        if calibration == "published":
-            raise ConfigurationError("calibration", calibration, "'tight' with sigma", "the noise is as given")
-        scales = [check_positive("sigma", one) for one in _each("sigma", sigma, learners)]
-        chosen = [one / math.sqrt(2) if mechanism.law == "laplace" else one for one in scales]
-        stated = delta if mechanism.law == "gaussian" else 0.0
-        if mechanism.law == "gaussian" and not 0 < delta < 1:
-            raise PrivacyError.of("delta", delta, "a number between 0 and 1 with Gaussian noise")
-        return replace(mechanism.at_scale(traces, **{_NAME: chosen}), deltas=(stated,) * learners)
-    assert budget is not None
-    given = budgets_of(budget, learners)
-    if calibration == "tight":
-        return mechanism.calibrate(traces, given)
-    if mechanism.law != "laplace":
-        raise ConfigurationError("calibration", calibration, "'tight' here", "Theorem 5(i) has Laplace noise")
-    given = given * learners if len(given) == 1 else given
-    least = min(fading.weight for fading in fadings)  # the paper's w bar, for everybody
-    each = [replace(fading, weight=least).published() for fading in fadings]
-    printed = [Trace.of_views(fading, s, size, 1, rounds) for fading, s in zip(each, growths, strict=True)]
-    chosen = [trace.l1 / one.epsilon for trace, one in zip(printed, given, strict=True)]
-    return mechanism.at_scale(traces, **{_NAME: chosen})
-
-
 def _promise(release: Calibrated[Views], kept: History, horizon: int, publish: Publish) -> Guarantee:
     if publish == "raw":
         return no_guarantee("the parameters themselves are played, and the messages tell everything else about them")
@@ -384,12 +339,9 @@ def _promise(release: Calibrated[Views], kept: History, horizon: int, publish: P
     averaged = "" if isinstance(kept, Sampled) else "gossamer.algorithms.endless.history"
     whole = Assumption("a gradient is the mean over all samples", averaged)
     counted = hidden.counted(kept.problem.domain)
-    rounded = Assumption(
-        "every rounding of float32 is counted, whatever is heard"
-        if counted
-        else f"parameters in {kept.problem.domain} are computed without rounding (an L2Ball or a Box would count it)",
-        "gossamer.algorithms.endless.hidden" if counted else "",
-    )
+    exact = f"parameters in {kept.problem.domain} are computed without rounding (an L2Ball or a Box would count it)"
+    claim = "every rounding of float32 is counted, whatever is heard" if counted else exact
+    rounded = Assumption(claim, "gossamer.algorithms.endless.hidden" if counted else "")
     loose = [one.claim for one in (smooth, whole, rounded) if not one.enforced]
     return Guarantee(
         basis="heuristic" if loose else "proven",
@@ -403,14 +355,6 @@ def _promise(release: Calibrated[Views], kept: History, horizon: int, publish: P
         assumptions=(kept.bounded, smooth, whole, rounded),
         proof="docs/algorithms/ldp_endless.md",
     )
-
-
-def _each(field: str, given: float | Sequence[float], learners: int) -> tuple[float, ...]:
-    """One number for each learner."""
-    values = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * learners
-    if len(values) != learners:
-        raise ConfigurationError(field, given, f"one number, or one for each of {learners} learners")
-    return values
 
 
 def _range(values: Sequence[float]) -> str:

@@ -12,7 +12,12 @@ Line 9 compares with Lhat (as printed, with L: then every phase costs), line 12 
 played. One sample moves all later q of its segment by the same amount, so that comparing costs
 max(1/a, 1/b) in all (`mechanisms.AboveThreshold`, constant shift), and each of at most kappa draws costs eta.
 
-Where nobody trusts the server, there is no sparse vector: `noisy_leader`.
+Local, where nobody trusts the server, there is no sparse vector, which needs the exact sum:
+
+    every N steps, client i:  sends the increments of a noisy prefix sum of its losses of expert x, for all x
+    server:                   x = argmin of all that it was sent so far
+
+One sample moves each of d sums by 1: d in the l1 norm, sqrt(d) in the Euclidean one.
 """
 
 from __future__ import annotations
@@ -20,15 +25,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from scipy import optimize, stats
 
 from gossamer.algorithms.authoring import FIRST, Calibration
-from gossamer.algorithms.experts.clients import Client, clients_of, exchanges_of, experts_of, loss_bits
-from gossamer.algorithms.experts.noisy_leader import noisy_leader
+from gossamer.algorithms.experts.clients import Client, State, clients_of, exchanges_of, experts_of, loss_bits
+from gossamer.algorithms.experts.follow_the_leader import Leader
 from gossamer.algorithms.experts.shared_budget import BELOW, largest_rate, of_both
 from gossamer.algorithms.experts.totals import CAP, ROUNDED, floored, relative
 from gossamer.checks import check_choice, check_positive
@@ -36,24 +41,18 @@ from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Ser
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import (
     AboveThreshold,
+    Additive,
+    AdditiveLaw,
     Aggregation,
     Calibrated,
     ExponentialMechanism,
     PermuteAndFlip,
     pairs,
+    prefix_sum,
 )
 from gossamer.mechanisms.selection import Selection
 from gossamer.mechanisms.threshold import Watch
-from gossamer.privacy import (
-    Assumption,
-    Budget,
-    Guarantee,
-    NoiseSpec,
-    Pure,
-    Sensitivity,
-    declared,
-    no_guarantee,
-)
+from gossamer.privacy import Assumption, Budget, Guarantee, NoiseSpec, Pure, Sensitivity, Unit, declared, no_guarantee
 from gossamer.privacy.loss import BoundedRange
 from gossamer.problems import Experts
 from gossamer.spec import kind
@@ -207,9 +206,8 @@ def _mechanisms(
         raise PrivacyError.of("budget", budget, "a larger epsilon", "scores would be rounded by more than one sample")
     moved = Sensitivity(l1=1 / spare, l2=1 / spare)
     if draws == "permute-and-flip" and budget.delta:
-        raise ConfigurationError(
-            "draws", draws, "'exponential' where the budget has a delta", "its draws compose better"
-        )
+        allowed = "'exponential' where the budget has a delta"
+        raise ConfigurationError("draws", draws, allowed, "its draws compose better")
     kind = ExponentialMechanism if draws == "exponential" else PermuteAndFlip
     drawing = kind(experts, best="lowest", touches=constants.changes, name="choice")
     return comparing, drawing.at_scale(moved, choice=2 * moved.l2 / constants.eta)
@@ -239,6 +237,60 @@ def _promise(
         return promise
     reason = f"published as epsilon {budget.epsilon:g}, with a proof for more" if budget.delta else ""
     return replace(promise, basis="published", reason=reason)
+
+
+@dataclass(frozen=True)
+class NoisyClient(Client):
+    """Trusts nobody: what it sends are the increments of a noisy sum."""
+
+    mechanism: Additive
+
+    @property
+    def noise(self) -> Mapping[str, NoiseSpec]:
+        """One vector for every exchange."""
+        return self.mechanism.noise(used_in="speak")
+
+    def _start(self) -> Any:
+        return self.mechanism.init()
+
+    def speak(self, state: State, now: Now) -> tuple[jax.Array, State]:
+        """The sums of the last steps through the mechanism."""
+        sums = declared(state.sums, "one sample moves every sum of losses by 1, since losses lie between 0 and 1")
+        noisy, private = self.mechanism.increment(state.private, sums, now.noise, now.grid)
+        return noisy, state._replace(private=private)
+
+
+def _noisy_leader(
+    experts: Experts, network: Federation, budget: Budget, aggregation: Aggregation | None, horizon: int, steps: int
+) -> Algorithm:
+    """The local form, from what was checked; `steps`: between two exchanges."""
+    law: AdditiveLaw = "gaussian" if budget.delta else "laplace"
+    kind: Aggregation = aggregation or ("blt" if budget.delta else "tree")
+    rounds, d = horizon // steps, experts.dim
+    release = prefix_sum(kind, (d,), rounds, law=law, name="sums").calibrate(
+        Sensitivity(l1=float(d), l2=math.sqrt(d)), budget
+    )
+    return Algorithm(
+        name="fed_svt",
+        problem=experts,
+        topology=network,
+        learner=NoisyClient(experts, loss_bits(network.learners, steps), release.mechanism),
+        server=Leader(experts),
+        guarantee=Guarantee(
+            basis="proven",
+            losses=release.losses,
+            deltas=release.deltas,
+            unit=Unit.SAMPLE,
+            observer="peers",
+            horizon=horizon,
+            repeats="group",
+            assumptions=(Assumption("losses lie between 0 and 1", "gossamer.problems.Experts.loss_sums"),),
+            proof="docs/algorithms/fed_svt.md",
+        ),
+        schedule=Phases((Segment(rounds, steps),)),
+        releases=(release,),
+        parameters={"steps_per_exchange": steps, "trust": "local", "noise": f"{law}, {kind}"},
+    )
 
 
 @kind("algorithm", "fed_svt")
@@ -290,12 +342,9 @@ def fed_svt(
       guarantee: Proven: over 10,000 steps, whoever sees all that the trusted server sends out, learns about one sample
       of one learner at most epsilon 1.
     """
-    for field, given, choices in (
-        ("trust", trust, Trust),
-        ("calibration", calibration, SvtCalibration),
-        ("draws", draws, Draws),
-    ):
-        check_choice(field, given, choices)
+    check_choice("trust", trust, Trust)
+    check_choice("calibration", calibration, SvtCalibration)
+    check_choice("draws", draws, Draws)
     experts, network = experts_of(problem), clients_of(learners)
     if not isinstance(budget, Budget):
         raise PrivacyError.of("budget", budget, "a Budget for the whole horizon", "try Budget(1.0)")
@@ -307,7 +356,7 @@ def fed_svt(
             raise ConfigurationError("draws, optimal_loss", (draws, optimal_loss), "their defaults with trust='local'")
         if calibration != "tight":
             raise ConfigurationError("calibration", calibration, "'tight' with trust='local'", "the paper has no other")
-        return noisy_leader(experts, network, budget, aggregation, horizon, steps_per_exchange)
+        return _noisy_leader(experts, network, budget, aggregation, horizon, steps_per_exchange)
     if aggregation is not None:
         raise ConfigurationError("aggregation", aggregation, "None with trust='central'")
     if check_positive("failure", failure) >= 0.5:

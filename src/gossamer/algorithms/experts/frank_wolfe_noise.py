@@ -18,8 +18,8 @@ from gossamer.algorithms.experts.totals import CAP, ROUNDED
 from gossamer.checks import check_choice
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Calibrated, ExponentialMechanism, Independent, NoisyMax, SharedFlip, Spread
+from gossamer.mechanisms.independent import Views
 from gossamer.mechanisms.selection import Selection
-from gossamer.mechanisms.views import Views
 from gossamer.privacy import Budget, Sensitivity
 from gossamer.problems import Experts, Linear, Problem
 

@@ -8,7 +8,6 @@ from gossamer.auditing.attacks import (
     dpsda,
     dual_baselines,
     experts,
-    extremes,
     ldp_endless,
     mechanisms,
     online_federated,
@@ -19,7 +18,7 @@ from gossamer.auditing.attacks.base import Attack, Case, Kind, ReleaseCase, samp
 from gossamer.auditing.attacks.one_run import ONE_RUN
 
 ATTACKS: Mapping[str, tuple[Attack, ...]] = {
-    "pd_ogd": (*pd_ogd.ATTACKS, *extremes.ATTACKS),
+    "pd_ogd": (*pd_ogd.ATTACKS, *pd_ogd.EXTREMES),
     "pd_ftgl": pd_ftgl.ATTACKS,
     "pd_ocg": pd_ftgl.PD_OCG,
     "online_federated": online_federated.ATTACKS,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,13 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from gossamer.auditing.audit import Audit, Method, Per, audit, audit_release
 from gossamer.auditing.one_run import Scores
-from gossamer.auditing.views import Statistic
+from gossamer.auditing.views import Floats, Statistic, View
 from gossamer.core import Algorithm
 from gossamer.mechanisms import Calibrated, Mechanism
-from gossamer.privacy import Observer
+from gossamer.privacy import Budget, Gaussian, Observer
 from gossamer.streams import ArrayStream, Stream
 
 Kind = Literal["sharp", "realistic", "flaw", "probe"]
+Make = Callable[..., Algorithm]
+Pair = tuple[Stream, Stream]
 
 
 @dataclass(frozen=True)
@@ -60,12 +63,7 @@ class Case:
         """Carry it out; the options are those of `audit`: runs, seed, confidence, noise."""
         inputs = self.algorithm, self.stream, self.neighbour
         found = audit(
-            *inputs,
-            statistic=self.statistic,
-            method=self.method,
-            observer=self.observer,
-            per=self.per,
-            **options,
+            *inputs, statistic=self.statistic, method=self.method, observer=self.observer, per=self.per, **options
         )
         return found if self.claimed is None else replace(found, claimed=self.claimed)
 
@@ -127,6 +125,20 @@ class Attack:
     runs: int | None = 100_000
 
 
+def attack(name: str, shows: str, kind: Kind, case: Any, *given: Any, runs: int = 100_000, **options: Any) -> Attack:
+    """An attack whose case is made of these arguments."""
+    return Attack(name, shows, kind, partial(case, *given, **options), runs)
+
+
+def own_budgets(budgets: Sequence[Budget], case: Any, *given: Any, **options: Any) -> list[Attack]:
+    """Sharp attacks on each learner, where everybody has a budget of its own."""
+    options["budget"] = budgets
+    return [
+        attack(f"own budget {one.epsilon:g}", "one learner's noise", "sharp", case, *given, learner=i, **options)
+        for i, one in enumerate(budgets)
+    ]
+
+
 def samples(x: ArrayLike, y: ArrayLike) -> ArrayStream:
     """The stream of these samples: features (step, learner, feature, ...) and labels (step, learner).
 
@@ -139,6 +151,32 @@ def samples(x: ArrayLike, y: ArrayLike) -> ArrayStream:
     records = as_records(features.reshape(labels.size, *features.shape[2:]), labels.ravel())
     order = np.arange(labels.size).reshape(labels.shape)
     return ArrayStream(*records, order, learners=labels.shape[1], occurrences=1, description="samples of an attack")
+
+
+def signs(x: Floats) -> Pair:
+    """Two streams of linear losses: these, and their negatives.
+
+    >>> signs(np.ones((1, 2, 1)))[1].read(0, 1).x.ravel()
+    array([-1., -1.], dtype=float32)
+    """
+    labels = np.zeros(x.shape[:2])
+    return samples(x, labels), samples(-x, labels)
+
+
+def played(view: View) -> Any:
+    """A score where decisions are played without noise: what learner 0 plays after the first sample."""
+    return view.decisions[:, 1, 0, 0]
+
+
+def epsilon_of(algorithm: Algorithm, law: str, moved: float, learner: int = 0) -> float:
+    """The epsilon of releases whose values move by so much together, in scales of their noise and in its norm.
+
+    >>> from gossamer.auditing import ATTACKS
+    >>> round(epsilon_of(ATTACKS["pd_ogd"][2].make().algorithm, "gaussian", 1.0), 3)
+    0.669
+    """
+    deltas = algorithm.guarantee.deltas
+    return Gaussian(moved).epsilon(deltas[learner % len(deltas)]) if law == "gaussian" else moved
 
 
 def _laws(mechanisms: Any) -> str:

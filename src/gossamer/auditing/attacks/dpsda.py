@@ -12,7 +12,6 @@ what the sensitivity of one node says (paper 002, Theorem 2).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -26,20 +25,16 @@ from numpy.typing import NDArray
 from gossamer import problems, streams, topology
 from gossamer.algorithms import dpsda_c, dpsda_ps
 from gossamer.algorithms.coordinates.dual_averaging import NAME, DualAveraging, TightDual
-from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase
+from gossamer.auditing.attacks.base import Attack, Case, Make, Pair, ReleaseCase, attack, epsilon_of
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP
-from gossamer.auditing.views import Statistic, View, log_ratio
+from gossamer.auditing.views import Floats, Statistic, View, log_ratio
 from gossamer.core import Algorithm
-from gossamer.mechanisms.releaked import Releaked
-from gossamer.privacy import Budget, Gaussian, Sensitivity
+from gossamer.mechanisms.independent import Releaked
+from gossamer.privacy import Budget, Sensitivity
 from gossamer.problems import Block
 from gossamer.streams import Stream
 from gossamer.topology import Topology
-
-Floats = NDArray[np.float64]
-Make = Callable[..., Algorithm]
-Pair = tuple[Stream, Stream]
 
 NODES = 7
 CHORDS = [(0, 2), (0, 3), (0, 5), (4, 1)]
@@ -241,10 +236,9 @@ def exact_loss(rule: Rule, stream: Stream, neighbour: Stream, learner: int = 0) 
     ours, theirs = _means(rule, (stream, neighbour), [(nothing, rule.part(nothing))] * steps)
     moved = np.einsum("ts,s...->t...", strategy(release.mechanism, steps), (ours - theirs)[0])
     law, scale = algorithm.learner.noise[name].law, algorithm.scales_of(name)[learner].value
-    if law != "gaussian":
-        return float(np.linalg.norm(moved, ord=1 if law == "laplace" else 2, axis=-1).sum()) / scale
-    deltas = algorithm.guarantee.deltas
-    return Gaussian(float(np.linalg.norm(moved)) / scale).epsilon(deltas[learner % len(deltas)])
+    each = np.linalg.norm(moved, ord=1 if law == "laplace" else 2, axis=-1)
+    size = np.linalg.norm(moved) if law == "gaussian" else each.sum()
+    return epsilon_of(algorithm, law, float(size) / scale, learner)
 
 
 def _one_changed(steps: int, *, changed: int = 0, others: float = 0.0, dim: int = NODES) -> Pair:
@@ -342,30 +336,20 @@ def flipped_label(make: Make) -> Case:
     0.664
     """
     rounds, batch, dim, changed = 3, 3, 2 * NODES, 4
-    budget = Budget(4.0, 0.1)
-    algorithm = make(
-        problems.Logistic(dim, feature_bound=2.0),
-        NETWORKS[make],
-        budget=budget,
-        clip=CLIP,
-        batch=batch,
-        horizon=rounds,
-        noise="gaussian",
-        aggregation="blt",
-    )
+    options = {"clip": CLIP, "batch": batch, "horizon": rounds, "noise": "gaussian", "aggregation": "blt"}
+    algorithm = make(problems.Logistic(dim, feature_bound=2.0), NETWORKS[make], budget=Budget(4.0, 0.1), **options)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(rounds * batch, dim))
     x *= 2 / np.linalg.norm(x, axis=1, keepdims=True)
     y = rng.integers(0, 2, len(x)).astype(np.int32)
     flipped = y.copy()
     flipped[changed] = 1 - y[changed]
-    stream, neighbour = (streams.common(x, labels, batch) for labels in (y, flipped))
+    pair = streams.common(x, y, batch), streams.common(x, flipped, batch)
     (release,) = algorithm.releases
     column = strategy(release.mechanism, rounds)[:, changed // batch]
     moved = NODES * float(np.linalg.norm(x[changed]) * np.linalg.norm(column))
-    supremum = Gaussian(moved / release.scales[NAME][0].value).epsilon(budget.delta)
-    score = transcript_ratio(DualRule(algorithm), stream, neighbour)
-    return Case(algorithm, stream, neighbour, score, supremum=supremum)
+    supremum = epsilon_of(algorithm, "gaussian", moved / release.scales[NAME][0].value)
+    return Case(algorithm, *pair, transcript_ratio(DualRule(algorithm), *pair), supremum=supremum)
 
 
 def repeated_value() -> ReleaseCase:
@@ -394,24 +378,21 @@ def attacks(make: Make) -> tuple[Attack, ...]:
     3
     """
     batch, everyone = partial(one_batch, make), "the noise of all nodes"
-    correlated = {"aggregation": "tree", "steps": 4}, {"aggregation": "blt", "steps": 4}
     return (
-        Attack("one batch", everyone, "sharp", partial(batch, "laplace"), runs=_ALL_SIGNS),
-        Attack("second batch", "what is heard tells nothing", "sharp", partial(batch, "gaussian", changed=1), 50_000),
+        attack("one batch", everyone, "sharp", batch, "laplace", runs=_ALL_SIGNS),
+        attack("second batch", "what is heard tells nothing", "sharp", batch, "gaussian", changed=1, runs=50_000),
         *(
-            Attack(f"one batch, {each['aggregation']}", everyone, "sharp", partial(batch, "gaussian", **each), 50_000)
-            for each in correlated
+            attack(f"one batch, {each}", everyone, "sharp", batch, "gaussian", aggregation=each, steps=4, runs=50_000)
+            for each in ("tree", "blt")
         ),
-        Attack(
-            "two nodes, tree", everyone, "sharp", partial(batch, "laplace", aggregation="tree", network=_PAIR[make])
-        ),
-        Attack("re-leak", "later gradients", "sharp", partial(released_decisions, make), 50_000),
-        Attack("flipped label", "a whole transcript", "realistic", partial(flipped_label, make), 50_000),
-        Attack("published: one batch", "the true cost", "sharp", partial(published_batch, make), 150_000),
-        Attack("published: Theorem 2", "the claim", "flaw", partial(published_batch, make, 1.0), runs=_ALL_SIGNS),
-        Attack("published: re-leak", "the claim", "flaw", partial(re_leak, make), runs=_ALL_SIGNS),
-        Attack("published: decision", "decisions without noise", "flaw", partial(raw_decision, make)),
+        attack("two nodes, tree", everyone, "sharp", batch, "laplace", aggregation="tree", network=_PAIR[make]),
+        attack("re-leak", "later gradients", "sharp", released_decisions, make, runs=50_000),
+        attack("flipped label", "a whole transcript", "realistic", flipped_label, make, runs=50_000),
+        attack("published: one batch", "the true cost", "sharp", published_batch, make, runs=150_000),
+        attack("published: Theorem 2", "the claim", "flaw", published_batch, make, 1.0, runs=_ALL_SIGNS),
+        attack("published: re-leak", "the claim", "flaw", re_leak, make, runs=_ALL_SIGNS),
+        attack("published: decision", "decisions without noise", "flaw", raw_decision, make),
     )
 
 
-RELEAKED: tuple[Attack, ...] = (Attack("two values", "what leaks again", "sharp", repeated_value),)
+RELEAKED: tuple[Attack, ...] = (attack("two values", "what leaks again", "sharp", repeated_value),)

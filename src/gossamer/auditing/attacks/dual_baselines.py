@@ -7,28 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from gossamer import problems, topology
 from gossamer.algorithms import dp_push_sum_dual_averaging, dp_subgradient_rescaling
 from gossamer.algorithms.coordinates.dp_subgradient_rescaling import Rescaled, TightRescaled
-from gossamer.auditing.attacks.base import Attack, Case, samples
-from gossamer.auditing.attacks.dpsda import DualRule, Pair, Rule, exact_loss, transcript_ratio
+from gossamer.auditing.attacks.base import Attack, Case, Make, Pair, attack, own_budgets, played, samples
+from gossamer.auditing.attacks.dpsda import DualRule, Rule, exact_loss, transcript_ratio
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN
-from gossamer.auditing.views import View
+from gossamer.auditing.views import Floats
 from gossamer.core import Algorithm
 from gossamer.mechanisms import AdditiveLaw
 from gossamer.privacy import Budget
 from gossamer.topology import Topology
-
-Floats = NDArray[np.float64]
-Make = Callable[..., Algorithm]
 
 
 @dataclass(frozen=True)
@@ -129,11 +124,7 @@ def raw_decision(make: Make) -> Case:
     [inf, inf]
     """
     algorithm, pair = _steep(make, budget=Budget(1.0), horizon=2, calibration="published")
-
-    def score(view: View) -> Any:
-        return view.decisions[:, 1, 0, 0]
-
-    return Case(algorithm, *pair, score, observer="peers", supremum=np.inf)
+    return Case(algorithm, *pair, played, observer="peers", supremum=np.inf)
 
 
 def attacks(make: Make) -> tuple[Attack, ...]:
@@ -144,20 +135,9 @@ def attacks(make: Make) -> tuple[Attack, ...]:
     """
     own = (*OWN, OWN[0])
     return (
-        *(
-            Attack("one gradient", "the noise of a gradient", "sharp", partial(one_gradient, make, law))
-            for law in BUDGETS
-        ),
-        *(
-            Attack(
-                f"own budget {budget.epsilon:g}",
-                "one learner's noise",
-                "sharp",
-                partial(one_gradient, make, "laplace", own, i),
-            )
-            for i, budget in enumerate(OWN)
-        ),
-        Attack("re-leak", "later gradients", "sharp", partial(released_decisions, make)),
-        Attack("published: re-leak", "the share of each message", "sharp", partial(re_leak, make)),
-        Attack("published: decision", "decisions without noise", "flaw", partial(raw_decision, make)),
+        *(attack("one gradient", "the noise of a gradient", "sharp", one_gradient, make, law) for law in BUDGETS),
+        *own_budgets(own, one_gradient, make, "laplace")[: len(OWN)],
+        attack("re-leak", "later gradients", "sharp", released_decisions, make),
+        attack("published: re-leak", "the share of each message", "sharp", re_leak, make),
+        attack("published: decision", "decisions without noise", "flaw", raw_decision, make),
     )

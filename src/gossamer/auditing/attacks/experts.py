@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,18 @@ from gossamer import problems, sets
 from gossamer.algorithms import fed_ope_stoch, fed_svt, shrinking_dartboard
 from gossamer.algorithms.authoring import Calibration
 from gossamer.algorithms.experts.fed_svt import Draws, SvtCalibration
-from gossamer.auditing.attacks.base import Attack, Case, samples
+from gossamer.auditing.attacks.base import Attack, Case, Pair, attack, epsilon_of, samples
 from gossamer.auditing.attacks.mechanisms import first_above, laplace_below
 from gossamer.auditing.attacks.pd_ftgl import strategy
-from gossamer.auditing.views import View, log_ratio
+from gossamer.auditing.views import Floats, View, log_ratio
 from gossamer.core import Algorithm
 from gossamer.mechanisms import ExponentialMechanism
-from gossamer.privacy import Budget, Gaussian
-from gossamer.streams import ArrayStream
+from gossamer.privacy import Budget
 
-Floats = NDArray[np.float64]
 BUDGETS = {"laplace": Budget(1.0), "gaussian": Budget(1.0, 0.1)}
 
 
-def _pair(x: NDArray[Any], other: NDArray[Any], place: int = 0) -> tuple[ArrayStream, ArrayStream]:
+def _pair(x: NDArray[Any], other: NDArray[Any], place: int = 0) -> Pair:
     """One client's samples, and the same with another one at this place."""
     changed = x.copy()
     changed[place] = other
@@ -52,16 +49,14 @@ def one_vertex(law: str) -> Case:
     >>> round(one_vertex("laplace").supremum, 3), round(one_vertex("gaussian").supremum, 3)
     (1.0, 1.0)
     """
-    budget = BUDGETS[law]
-    algorithm = fed_ope_stoch(2, 1, horizon=2, budget=budget, trust="local")
+    algorithm = fed_ope_stoch(2, 1, horizon=2, budget=BUDGETS[law], trust="local")
     scale, ends = _scale(algorithm, "gradient"), (np.full(2, 0.5), np.full(2, -0.5))
 
     def score(view: View) -> Floats:
         return log_ratio(algorithm.learner.noise["gradient"].law, scale, view.messages[:, 0, 0], *ends)
 
-    stream, neighbour = _pair(np.ones((1, 2)), np.zeros(2))
-    exact = 2 / scale if law == "laplace" else Gaussian(math.sqrt(2) / scale).epsilon(budget.delta)
-    return Case(algorithm, stream, neighbour, score, supremum=exact)
+    exact = epsilon_of(algorithm, law, (2 if law == "laplace" else math.sqrt(2)) / scale)
+    return Case(algorithm, *_pair(np.ones((1, 2)), np.zeros(2)), score, supremum=exact)
 
 
 _STEEP = 100.0
@@ -89,8 +84,7 @@ def right_child() -> Case:
         sign = np.where(view.broadcasts[:, 0] == 0, 0.5, -0.5)[:, None]
         return log_ratio("laplace", scale, child, sign, -sign)
 
-    stream, neighbour = _pair(x, x[2, ::-1], place=2)
-    return Case(algorithm, stream, neighbour, score, supremum=2 / scale)
+    return Case(algorithm, *_pair(x, x[2, ::-1], place=2), score, supremum=2 / scale)
 
 
 def both_leaves(dim: int, calibration: Calibration = "tight") -> Case:
@@ -106,17 +100,9 @@ def both_leaves(dim: int, calibration: Calibration = "tight") -> Case:
     """
     published = calibration == "published"
     problem = problems.Linear(dim, domain=sets.Simplex())
-    algorithm = fed_ope_stoch(
-        problem,
-        1,
-        horizon=128 if published else 4,
-        budget=Budget(1.0),
-        lipschitz=1.0,
-        trust="local",
-        release="leaf",
-        trees=1,
-        calibration=calibration,
-    )
+    options: dict[str, Any] = {"lipschitz": 1.0, "trust": "local", "release": "leaf", "trees": 1}
+    options |= {"horizon": 128 if published else 4, "calibration": calibration}
+    algorithm = fed_ope_stoch(problem, 1, budget=Budget(1.0), **options)
     x = np.zeros((127 if published else 3, dim))
     x[0] = 1.0
     scale, unit = _scale(algorithm, "gradient"), float(algorithm.public["unit"](np.array([1]))[0])
@@ -125,9 +111,8 @@ def both_leaves(dim: int, calibration: Calibration = "tight") -> Case:
         both = np.asarray(view.messages[:, :2, 0], np.float64).reshape(-1, 2 * dim)
         return log_ratio("laplace", scale * unit, both, 0.5, -0.5)
 
-    stream, neighbour = _pair(x, -x[0])
-    exact = 2 * dim / (scale * unit)
-    return Case(algorithm, stream, neighbour, score, supremum=exact, claimed=1.0 if published else None)
+    exact, claimed = 2 * dim / (scale * unit), 1.0 if published else None
+    return Case(algorithm, *_pair(x, -x[0]), score, supremum=exact, claimed=claimed)
 
 
 # --- fed_ope_stoch, central: the experts that are named.
@@ -179,13 +164,13 @@ def noisy_max(calibration: Calibration = "tight") -> Case:
     def score(view: View) -> Floats:
         return np.asarray((view.broadcasts[:, 0] == 0) & (view.broadcasts[:, 1] == 1), np.float64)
 
-    stream, neighbour = _pair(x, _STEEP * flipped, place=-1)
     unit = float(algorithm.public["unit"](np.array([1]))[0])
     scale = unit * _scale(algorithm, "choice")
     wins = _noisy_max_first if published else _flip_first
     after = [np.r_[1.0, 1 - 2 * s, np.full(_RIVALS, 1 + 2 * s)] / scale for s in (1.0, -1.0)]
     exact = math.log(wins(after[0]) / wins(after[1]))
-    return Case(algorithm, stream, neighbour, score, supremum=exact, claimed=1.0 if published else None)
+    pair, claimed = _pair(x, _STEEP * flipped, place=-1), 1.0 if published else None
+    return Case(algorithm, *pair, score, supremum=exact, claimed=claimed)
 
 
 def _noisy_max_first(values: Floats) -> float:
@@ -219,7 +204,6 @@ def _svt_case(algorithm: Algorithm, phases: Floats) -> Case:
         for expert, loss in enumerate(losses):
             start = int(phase == expert == 0)  # the first sample is the one that changes
             x[phase, start : start + loss, expert] = 1.0
-    stream, neighbour = _pair(x.reshape(-1, 2), np.array([1.0, 0.0]))
     moved = phases.copy()
     moved[0] += 1.0, -1.0
     exact = math.log(_stays(algorithm, phases) / _stays(algorithm, moved))
@@ -227,7 +211,7 @@ def _svt_case(algorithm: Algorithm, phases: Floats) -> Case:
     def score(view: View) -> Floats:
         return np.asarray((view.broadcasts == 0).all(axis=1), np.float64)
 
-    return Case(algorithm, stream, neighbour, score, supremum=exact)
+    return Case(algorithm, *_pair(x.reshape(-1, 2), np.array([1.0, 0.0])), score, supremum=exact)
 
 
 def _stays(algorithm: Algorithm, phases: Floats) -> float:
@@ -301,20 +285,12 @@ def literal_threshold(calibration: SvtCalibration = "literal", epsilon: float = 
     (0.92, 3.0)
     """
     dim, block = 8, 1024
-    algorithm = fed_svt(
-        dim,
-        1,
-        horizon=block * (quiet + 1),
-        steps_per_exchange=block,
-        budget=Budget(epsilon),
-        failure=0.45,
-        calibration=calibration,
-    )
+    options: dict[str, Any] = {"steps_per_exchange": block, "failure": 0.45, "calibration": calibration}
+    algorithm = fed_svt(dim, 1, horizon=block * (quiet + 1), budget=Budget(epsilon), **options)
     limit = math.floor(_limit(algorithm))
     x = np.zeros((quiet + 1, block, dim))
     x[0, 1:limit] = 1.0  # the query is 1 below, and the first sample may bring it to the threshold
     x[-1, : limit // 2] = 1.0
-    stream, neighbour = _pair(x.reshape(-1, dim), np.ones(dim))
     queries = np.r_[np.full(quiet, limit - 1.0), 1.5 * limit]
     chances = [_first_above(algorithm, queries + move)[quiet] for move in (0.0, 1.0)]
 
@@ -322,9 +298,8 @@ def literal_threshold(calibration: SvtCalibration = "literal", epsilon: float = 
         stays = (view.broadcasts[:, :-1] == view.broadcasts[:, :1]).all(axis=1)
         return np.asarray(stays & (view.broadcasts[:, -1] != view.broadcasts[:, 0]), np.float64)
 
-    claimed = epsilon / 2 if calibration == "literal" else None
-    exact = math.log(chances[0] / chances[1])
-    return Case(algorithm, stream, neighbour, score, "broadcasts", supremum=exact, claimed=claimed)
+    pair, claimed = _pair(x.reshape(-1, dim), np.ones(dim)), epsilon / 2 if calibration == "literal" else None
+    return Case(algorithm, *pair, score, "broadcasts", supremum=math.log(chances[0] / chances[1]), claimed=claimed)
 
 
 def noised_sums(law: str) -> Case:
@@ -333,8 +308,8 @@ def noised_sums(law: str) -> Case:
     >>> round(noised_sums("laplace").supremum, 3), round(noised_sums("gaussian").supremum, 3)
     (1.0, 1.0)
     """
-    budget, rounds = BUDGETS[law], 2
-    algorithm = fed_svt(2, 1, horizon=rounds, steps_per_exchange=1, budget=budget, trust="local")
+    rounds = 2
+    algorithm = fed_svt(2, 1, horizon=rounds, steps_per_exchange=1, budget=BUDGETS[law], trust="local")
     (release,) = algorithm.releases
     matrix, scale = strategy(release.mechanism, rounds), _scale(algorithm, "sums")
     moved = np.repeat(matrix[:, :1], 2, axis=1)
@@ -344,10 +319,9 @@ def noised_sums(law: str) -> Case:
         ratios = log_ratio(algorithm.learner.noise["sums"].law, scale, rows, moved, 0 * moved)
         return np.asarray(ratios.sum(axis=1), np.float64)
 
-    stream, neighbour = _pair(np.array([[1.0, 1.0], [0.0, 0.0]]), np.zeros(2))
-    size = float(np.linalg.norm(moved)) / scale
-    exact = float(moved.sum()) / scale if law == "laplace" else Gaussian(size).epsilon(budget.delta)
-    return Case(algorithm, stream, neighbour, score, supremum=exact)
+    size = moved.sum() if law == "laplace" else np.linalg.norm(moved)
+    pair = _pair(np.array([[1.0, 1.0], [0.0, 0.0]]), np.zeros(2))
+    return Case(algorithm, *pair, score, supremum=epsilon_of(algorithm, law, float(size) / scale))
 
 
 # --- shrinking_dartboard.
@@ -364,7 +338,6 @@ def restless_change() -> Case:
     eta = 1 / _scale(algorithm, "keep")
     offset = float(algorithm.public["restless"](np.array([1]))[0])
     worst = np.r_[np.zeros(dim - 1), 1.0]
-    stream, neighbour = _pair(np.array([1 - worst, worst]), worst)
 
     def score(view: View) -> Floats:
         first, then = view.broadcasts[:, 0], view.broadcasts[:, 1]
@@ -374,27 +347,26 @@ def restless_change() -> Case:
         drawn = 1 / (1 + (dim - 1) * math.exp(gap / _scale(algorithm, "choice")))
         return (1 - math.exp(-eta * (loss + offset))) * drawn
 
-    return Case(algorithm, stream, neighbour, score, supremum=math.log(chance(1, 0) / chance(0, 2)))
+    pair = _pair(np.array([1 - worst, worst]), worst)
+    return Case(algorithm, *pair, score, supremum=math.log(chance(1, 0) / chance(0, 2)))
 
 
 FED_OPE_STOCH: tuple[Attack, ...] = (
-    *(Attack("one vertex", "the noise of a root", "sharp", partial(one_vertex, law)) for law in BUDGETS),
-    Attack("right child", "clamped differences", "sharp", right_child),
-    Attack("both leaves", "two messages", "sharp", partial(both_leaves, 2)),
-    Attack("named expert", "the noise of a choice", "sharp", named_expert),
-    Attack("both leaves, d=10", "all coordinates", "realistic", partial(both_leaves, 10)),
-    Attack("noisy max", "scores both ways", "realistic", noisy_max),
-    *(
-        Attack(f"published: messages, d={dim}", "the claim", "flaw", partial(both_leaves, dim, "published"), runs)
-        for dim, runs in ((10, 800_000), (20, 100_000))
-    ),
-    Attack("published: noisy max", "the claim", "flaw", partial(noisy_max, "published")),
+    *(attack("one vertex", "the noise of a root", "sharp", one_vertex, law) for law in BUDGETS),
+    attack("right child", "clamped differences", "sharp", right_child),
+    attack("both leaves", "two messages", "sharp", both_leaves, 2),
+    attack("named expert", "the noise of a choice", "sharp", named_expert),
+    attack("both leaves, d=10", "all coordinates", "realistic", both_leaves, 10),
+    attack("noisy max", "scores both ways", "realistic", noisy_max),
+    attack("published: messages, d=10", "the claim", "flaw", both_leaves, 10, "published", runs=800_000),
+    attack("published: messages, d=20", "the claim", "flaw", both_leaves, 20, "published"),
+    attack("published: noisy max", "the claim", "flaw", noisy_max, "published"),
 )
 FED_SVT: tuple[Attack, ...] = (
-    Attack("whole path", "comparing and drawing", "sharp", whole_path, runs=200_000),
-    Attack("whole path, exponential", "the usual draws", "realistic", partial(whole_path, "exponential"), runs=200_000),
-    *(Attack("noised sums", "local noise", "sharp", partial(noised_sums, law)) for law in BUDGETS),
-    Attack("published: threshold", "the noisy threshold", "realistic", partial(literal_threshold, "published")),
-    Attack("literal: threshold", "the share of comparing", "flaw", literal_threshold),
+    attack("whole path", "comparing and drawing", "sharp", whole_path, runs=200_000),
+    attack("whole path, exponential", "the usual draws", "realistic", whole_path, "exponential", runs=200_000),
+    *(attack("noised sums", "local noise", "sharp", noised_sums, law) for law in BUDGETS),
+    attack("published: threshold", "the noisy threshold", "realistic", literal_threshold, "published"),
+    attack("literal: threshold", "the share of comparing", "flaw", literal_threshold),
 )
-SHRINKING_DARTBOARD: tuple[Attack, ...] = (Attack("restless change", "keeping and drawing", "sharp", restless_change),)
+SHRINKING_DARTBOARD: tuple[Attack, ...] = (attack("restless change", "keeping and drawing", "sharp", restless_change),)

@@ -24,18 +24,27 @@ from gossamer import problems, sets, topology
 from gossamer.algorithms import dsgd, ldp_endless, pdop
 from gossamer.algorithms.endless.fading import Fading, Trace
 from gossamer.algorithms.endless.ldp_endless import Averaging, Endless, Noise, State
-from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
+from gossamer.auditing.attacks.base import (
+    Attack,
+    Case,
+    Pair,
+    ReleaseCase,
+    attack,
+    epsilon_of,
+    own_budgets,
+    played,
+    samples,
+    signs,
+)
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN
-from gossamer.auditing.views import Statistic, View, log_ratio
+from gossamer.auditing.views import Floats, Statistic, View, log_ratio
 from gossamer.core import Algorithm, Every, Now, Rate
-from gossamer.mechanisms.views import Views
+from gossamer.mechanisms.independent import Views
 from gossamer.privacy import Budget, Gaussian, Law
 from gossamer.problems import Block
 from gossamer.streams import Stream, smooth_cycle_logistic
 from gossamer.topology import Topology
 
-Floats = NDArray[np.float64]
-Pair = tuple[Stream, Stream]
 PAIR = topology.complete(2)
 
 
@@ -129,26 +138,20 @@ def exact_loss(algorithm: Algorithm, pair: Pair, learner: int) -> float:
     silence = np.zeros((1, exchanges, algorithm.learners, algorithm.problem.dim))
     ours, theirs = (hidden(algorithm, side, silence, learner)[0] for side in pair)
     moved = (ours - theirs) / _scales(algorithm, learner, exchanges)[:, None]
-    if _law(algorithm) == "laplace":
-        return float(np.abs(moved).sum())
-    return Gaussian(float(np.linalg.norm(moved))).epsilon(algorithm.guarantee.deltas[learner])
+    size = np.abs(moved).sum() if _law(algorithm) == "laplace" else np.linalg.norm(moved)
+    return epsilon_of(algorithm, _law(algorithm), float(size), learner)
 
 
 def _one_changed(steps: int, learner: int = 0, learners: int = 2) -> Pair:
     """One feature: a gradient of 1 or -1 at the first step of one learner, and of 0 everywhere else."""
-    x, y = np.zeros((steps, learners, 1)), np.zeros((steps, learners))
+    x = np.zeros((steps, learners, 1))
     x[0, learner] = 1.0
-    return samples(x, y), samples(-x, y)
+    return signs(x)
 
 
-def _attacked(algorithm: Algorithm, pair: Pair, learner: int = 0, **options: Any) -> Case:
-    return Case(
-        algorithm,
-        *pair,
-        transcript_ratio(algorithm, pair, learner),
-        supremum=exact_loss(algorithm, pair, learner),
-        **options,
-    )
+def _attacked(algorithm: Algorithm, pair: Pair, learner: int = 0) -> Case:
+    score, supremum = transcript_ratio(algorithm, pair, learner), exact_loss(algorithm, pair, learner)
+    return Case(algorithm, *pair, score, supremum=supremum)
 
 
 def first_sample(
@@ -161,12 +164,8 @@ def first_sample(
     """
     length, given = steps or horizon, BUDGETS[law] if budget is None else budget
     settings: dict[str, Any] = {"clip": CLIP, "horizon": horizon, "buffer": length, "noise": law} | options
-    algorithm = ldp_endless(_linear(10.0), PAIR, budget=given, **settings)
+    algorithm = ldp_endless(problems.Linear(1, domain=sets.L2Ball(10.0)), PAIR, budget=given, **settings)
     return _attacked(algorithm, _one_changed(length, learner), learner)
-
-
-def _linear(radius: float) -> problems.Problem:
-    return problems.Linear(1, domain=sets.L2Ball(radius))
 
 
 def published_noise() -> Case:
@@ -206,18 +205,9 @@ def moved_target() -> Case:
     """
     learner, steps = 2, 8
     problem = problems.LeastSquares(2, feature_bound=1.0, domain=sets.L2Ball(1.0))
-    algorithm = ldp_endless(
-        problem,
-        topology.ring(5),
-        budget=Budget(2.0, 0.1),
-        horizon=steps,
-        step=Rate(0.5, 0.77),
-        delay=2,
-        noise="gaussian",
-        growth=0.0,
-        history="statistics",
-        label_bound=1.0,
-    )
+    options: dict[str, Any] = {"step": Rate(0.5, 0.77), "delay": 2, "history": "statistics", "label_bound": 1.0}
+    options |= {"budget": Budget(2.0, 0.1), "horizon": steps, "noise": "gaussian", "growth": 0.0}
+    algorithm = ldp_endless(problem, topology.ring(5), **options)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(steps, 5, 2))
     x /= np.linalg.norm(x, axis=2, keepdims=True)
@@ -258,14 +248,9 @@ def active_neighbour(radius: float = HUGE) -> Case:
     >>> case.algorithm.guarantee.epsilon <= 1 and case.supremum < 0.001
     True
     """
-    options: dict[str, Any] = {
-        "clip": CLIP,
-        "horizon": 3,
-        "noise": "gaussian",
-        "growth": 0.0,
-        "coupling": Rate(0.5, 0.0),
-    }
-    algorithm = ldp_endless(_linear(radius), PAIR, budget=Budget(1.0, 1e-5), **options)
+    options: dict[str, Any] = {"horizon": 3, "noise": "gaussian", "growth": 0.0, "coupling": Rate(0.5, 0.0)}
+    problem = problems.Linear(1, domain=sets.L2Ball(radius))
+    algorithm = ldp_endless(problem, PAIR, budget=Budget(1.0, 1e-5), clip=CLIP, **options)
     made = algorithm.learner
     assert isinstance(made, Averaging)
     fields = {name: getattr(made, name) for name in ("problem", "history", "mechanism", "own", "growths")}
@@ -282,7 +267,7 @@ def loud_neighbour(radius: float = HUGE) -> Case:
     ['0.658', '7.67e+09']
     """
     options: dict[str, Any] = {"clip": CLIP, "horizon": 4, "noise": "gaussian", "growth": 0.0}
-    algorithm = ldp_endless(_linear(radius), PAIR, sigma=(20.0, 1e9), **options)
+    algorithm = ldp_endless(problems.Linear(1, domain=sets.L2Ball(radius)), PAIR, sigma=(20.0, 1e9), **options)
     pair = _one_changed(4)
     return Case(algorithm, *pair, transcript_ratio(algorithm, pair, 0))
 
@@ -295,11 +280,8 @@ def raw_parameters() -> Case:
     (inf, 1.0, 'none')
     """
     case = first_sample("laplace", horizon=2, publish="raw")
-
-    def score(view: View) -> Any:
-        return -view.decisions[:, 1, 0, 0]
-
-    return replace(case, statistic=score, observer="peers", supremum=math.inf, claimed=1.0)
+    flaw: dict[str, Any] = {"observer": "peers", "supremum": math.inf, "claimed": 1.0}
+    return replace(case, statistic=lambda view: -played(view), **flaw)
 
 
 def three_views(law: Noise) -> ReleaseCase:
@@ -376,46 +358,38 @@ def raw_decision(make: Make) -> Case:
     inf
     """
     algorithm, pair = _descent(make)
-
-    def score(view: View) -> Any:
-        return view.decisions[:, 1, 0, 0]
-
-    return Case(algorithm, *pair, score, observer="peers", supremum=math.inf)
+    return Case(algorithm, *pair, played, observer="peers", supremum=math.inf)
 
 
 def _baseline(make: Make) -> tuple[Attack, ...]:
     return (
-        Attack("re-leak", "later gradients", "sharp", partial(re_leak, make)),
-        Attack("decision", "decisions without noise", "flaw", partial(raw_decision, make)),
+        attack("re-leak", "later gradients", "sharp", re_leak, make),
+        attack("decision", "decisions without noise", "flaw", raw_decision, make),
     )
 
 
-def _first(name: str, shows: str, law: Noise, runs: int = 100_000, **options: Any) -> Attack:
-    return Attack(name, shows, "sharp", partial(first_sample, law, **options), runs)
-
+_OWN_GROWTH: dict[str, Any] = {"horizon": 3, "learner": 1, "growth": (0.3, 0.0)}
+# Noise that grows so fast that nearly all is lost at the beginning.
+_LONG: dict[str, Any] = {"horizon": 10_000, "steps": 3, "growth": 5.0}
 
 ATTACKS: tuple[Attack, ...] = (
-    _first("first sample", "the noise of three views", "laplace", horizon=3),
-    _first("first sample", "the noise of three views", "gaussian", horizon=3, growth=0.0),
-    *(
-        _first(f"own budget {budget.epsilon:g}", "one learner's noise", "laplace", horizon=2, learner=i, budget=OWN)
-        for i, budget in enumerate(OWN)
-    ),
-    _first("own growth", "one learner's noise", "gaussian", horizon=3, learner=1, growth=(0.3, 0.0)),
-    _first("delayed", "samples gathered first", "laplace", horizon=3, delay=1),
-    # Noise that grows so fast that nearly all is lost at the beginning.
-    _first("long horizon", "a horizon of 10,000", "laplace", horizon=10_000, steps=3, growth=5.0),
-    Attack("active neighbour", "rounding of what is heard", "probe", active_neighbour, 3_000),
-    Attack("loud neighbour", "rounding of honest noise", "probe", loud_neighbour),
-    Attack("flipped label", "two exchanges", "realistic", partial(flipped_label, "laplace")),
-    Attack("flipped label", "two exchanges", "realistic", partial(flipped_label, "gaussian")),
-    Attack("moved target", "a whole transcript", "realistic", moved_target),
-    Attack("published: Theorem 5", "every gradient counted", "realistic", published_noise),
-    Attack("raw parameters", "theta without noise", "flaw", raw_parameters),
+    attack("first sample", "the noise of three views", "sharp", first_sample, "laplace", horizon=3),
+    attack("first sample", "the noise of three views", "sharp", first_sample, "gaussian", horizon=3, growth=0.0),
+    *own_budgets(OWN, first_sample, "laplace", horizon=2),
+    attack("own growth", "one learner's noise", "sharp", first_sample, "gaussian", **_OWN_GROWTH),
+    attack("delayed", "samples gathered first", "sharp", first_sample, "laplace", horizon=3, delay=1),
+    attack("long horizon", "a horizon of 10,000", "sharp", first_sample, "laplace", **_LONG),
+    attack("active neighbour", "rounding of what is heard", "probe", active_neighbour, runs=3_000),
+    attack("loud neighbour", "rounding of honest noise", "probe", loud_neighbour),
+    attack("flipped label", "two exchanges", "realistic", flipped_label, "laplace"),
+    attack("flipped label", "two exchanges", "realistic", flipped_label, "gaussian"),
+    attack("moved target", "a whole transcript", "realistic", moved_target),
+    attack("published: Theorem 5", "every gradient counted", "realistic", published_noise),
+    attack("raw parameters", "theta without noise", "flaw", raw_parameters),
 )
 DSGD: tuple[Attack, ...] = _baseline(_dsgd)
 PDOP: tuple[Attack, ...] = _baseline(_pdop)
 VIEWS: tuple[Attack, ...] = (
-    Attack("three views", "the noise of all views", "sharp", partial(three_views, "laplace")),
-    Attack("three views", "the noise of all views", "sharp", partial(three_views, "gaussian")),
+    attack("three views", "the noise of all views", "sharp", three_views, "laplace"),
+    attack("three views", "the noise of all views", "sharp", three_views, "gaussian"),
 )

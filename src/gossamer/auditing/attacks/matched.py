@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from gossamer.auditing.attacks.online_federated import whitening
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.one_run import Canaries, Part, Scores
-from gossamer.auditing.views import log_ratio
+from gossamer.auditing.views import Floats, log_ratio
 from gossamer.core import Algorithm, Federation
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Factorized, Independent
@@ -36,7 +36,6 @@ from gossamer.problems import Block, Problem
 from gossamer.streams import Stream
 from gossamer.topology import Topology
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 
@@ -197,15 +196,10 @@ def _scales(algorithm: Algorithm) -> Floats:
 def _alone(algorithm: Algorithm, law: Law, residuals: Iterator[Residual]) -> Floats:
     """Log-likelihood ratios where every exchange has noise of its own."""
     scales = _scales(algorithm)
-    found = [
-        log_ratio(
-            law,
-            1.0,
-            rows[at, whose] / scales[whose, None],
-            *(sign * moved / scales[whose, None] / 2 for sign in (1, -1)),
-        )
-        for _, rows, _, at, whose, moved in residuals
-    ]
+    found = []
+    for _, rows, _, at, whose, moved in residuals:
+        ends = (sign * moved / scales[whose, None] / 2 for sign in (1, -1))
+        found.append(log_ratio(law, 1.0, rows[at, whose] / scales[whose, None], *ends))
     return np.concatenate(found)
 
 
@@ -257,12 +251,9 @@ class _Whitening:
         self.matrix = matrix
         self.past: list[Singles] = []
         self.factor = None
-        if (
-            isinstance(mechanism, Factorized)
-            and isinstance(mechanism.factor, Buffered)
-            and _rows_of_noise(algorithm) == 1
-        ):
-            self.factor = mechanism.factor
+        factor = mechanism.factor if isinstance(mechanism, Factorized) else None
+        if isinstance(factor, Buffered) and _rows_of_noise(algorithm) == 1:
+            self.factor = factor
             self.buffers = jnp.zeros((len(self.factor.rates), algorithm.learners, algorithm.problem.dim))
 
     def __call__(self, rows: Singles) -> Singles:
@@ -274,9 +265,8 @@ class _Whitening:
             return np.asarray(white)
         self.past += list(rows)
         count = len(self.past)
-        return np.tensordot(self.matrix[count - len(rows) : count, :count], np.stack(self.past), axes=1).astype(
-            np.float32
-        )
+        weights = self.matrix[count - len(rows) : count, :count]
+        return np.tensordot(weights, np.stack(self.past), axes=1).astype(np.float32)
 
 
 @partial(jax.jit, static_argnums=0)

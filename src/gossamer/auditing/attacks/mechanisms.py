@@ -10,8 +10,8 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.auditing.attacks.base import Attack, ReleaseCase
-from gossamer.auditing.views import log_ratio
+from gossamer.auditing.attacks.base import Attack, ReleaseCase, attack
+from gossamer.auditing.views import Floats, log_ratio
 from gossamer.mechanisms import (
     AboveThreshold,
     AdditiveLaw,
@@ -30,8 +30,6 @@ from gossamer.mechanisms.factors import Buffered, SquareRoot
 from gossamer.mechanisms.selection import Selection
 from gossamer.mechanisms.threshold import Shift
 from gossamer.privacy import Budget, Sensitivity
-
-Floats = NDArray[np.float64]
 
 PURE, APPROXIMATE = Budget(1.0), Budget(1.0, 0.1)
 MOVE = Sensitivity(l1=2.0, l2=2.0)
@@ -289,34 +287,30 @@ _RUNS: Mapping[type[Selection], int] = {ExponentialMechanism: 200_000}  # its ev
 
 def _selections(kind: type[Selection]) -> tuple[Attack, ...]:
     return tuple(
-        Attack(
-            name, "the noise of a score", "sharp", partial(falling_back, kind, monotone), runs=_RUNS.get(kind, 100_000)
-        )
+        attack(name, "the noise of a score", "sharp", falling_back, kind, monotone, runs=_RUNS.get(kind, 100_000))
         for name, monotone in (("scores both ways", False), ("scores one way", True))
     )
 
 
 MECHANISMS: Mapping[str, tuple[Attack, ...]] = {
-    "Independent": tuple(
-        Attack("one value", "the noise of one release", "sharp", partial(one_value, law)) for law in ADDITIVE
-    ),
+    "Independent": tuple(attack("one value", "the noise of one release", "sharp", one_value, law) for law in ADDITIVE),
     "TreeSum": (
-        *(Attack("first leaf", "every level", "sharp", partial(first_leaf, law)) for law in ADDITIVE),
-        Attack("endless, second leaf", "the weights of a segment", "sharp", second_segment),
+        *(attack("first leaf", "every level", "sharp", first_leaf, law) for law in ADDITIVE),
+        attack("endless, second leaf", "the weights of a segment", "sharp", second_segment),
     ),
     "Factorized": (
-        Attack("toeplitz", "the whole column", "sharp", partial(first_row, partial(Factorized.toeplitz, (1,), 8))),
-        Attack("banded", "the whole column", "sharp", partial(first_row, partial(Factorized.banded, (1,), None, 4))),
-        Attack("blt", "the whole column", "sharp", partial(first_row, partial(Factorized.blt, (1,), 8))),
+        attack("toeplitz", "the whole column", "sharp", first_row, partial(Factorized.toeplitz, (1,), 8)),
+        attack("banded", "the whole column", "sharp", first_row, partial(Factorized.banded, (1,), None, 4)),
+        attack("blt", "the whole column", "sharp", first_row, partial(Factorized.blt, (1,), 8)),
     ),
     "ExponentialMechanism": _selections(ExponentialMechanism),
     "PermuteAndFlip": _selections(PermuteAndFlip),
     "NoisyMax": _selections(NoisyMax),
-    "SharedFlip": (Attack("one score", "the noise of a score", "sharp", shared_scores),),
-    "Spread": (Attack("one score", "the noise of a score", "realistic", spread_scores),),
-    "Keeping": (Attack("not kept", "the noise of keeping", "sharp", not_kept),),
+    "SharedFlip": (attack("one score", "the noise of a score", "sharp", shared_scores),),
+    "Spread": (attack("one score", "the noise of a score", "realistic", spread_scores),),
+    "Keeping": (attack("not kept", "the noise of keeping", "sharp", not_kept),),
     "AboveThreshold": tuple(
-        Attack(f"many below, {shift}", "threshold and query", "sharp", partial(many_below, shift), runs=runs)
+        attack(f"many below, {shift}", "threshold and query", "sharp", many_below, shift, runs=runs)
         for shift, runs in SHIFTS.items()
     ),
 }

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gossamer import problems, topology
 from gossamer.algorithms import online_federated, pd_ogd
-from gossamer.auditing.attacks.base import Attack, Case, samples
+from gossamer.auditing.attacks.base import Attack, Case, Pair, samples, signs
 from gossamer.auditing.attacks.matched import matched_filter
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP
 from gossamer.checks import check_count
@@ -62,17 +61,7 @@ def faint_images() -> Case:
     return canary_case(algorithm, *two_labels(samples(x, y), steps=len(x), classes=4, canaries=800, seed=1))
 
 
-def signs(x: NDArray[np.float64]) -> tuple[Stream, Stream]:
-    """Two streams of linear losses: these, and their negatives.
-
-    >>> signs(np.ones((1, 2, 1)))[1].read(0, 1).x.ravel()
-    array([-1., -1.], dtype=float32)
-    """
-    labels = np.zeros(x.shape[:2])
-    return samples(x, labels), samples(-x, labels)
-
-
-def two_labels(stream: Stream, *, steps: int, classes: int, canaries: int, seed: int) -> tuple[Stream, Stream]:
+def two_labels(stream: Stream, *, steps: int, classes: int, canaries: int, seed: int) -> Pair:
     """The first steps of a stream, twice: at random places samples are faint, with one label or another.
 
     Args:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,23 +23,18 @@ from gossamer import problems, sets, topology
 from gossamer.algorithms import pd_ftgl, pd_ocg
 from gossamer.algorithms.blocks.block_learner import BlockLearner
 from gossamer.algorithms.blocks.pd_ftgl import BeforeGossip
-from gossamer.auditing.attacks.base import Attack, Case, ReleaseCase, samples
+from gossamer.auditing.attacks.base import Attack, Case, Make, ReleaseCase, attack, epsilon_of, own_budgets, signs
 from gossamer.auditing.attacks.mechanisms import dense
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP, OWN
-from gossamer.auditing.views import Statistic, View, log_ratio
+from gossamer.auditing.views import Floats, Statistic, View, log_ratio
 from gossamer.core import Algorithm
 from gossamer.mechanisms import AdditiveLaw, Aggregation, Factorized, Gossiped, Independent, Mechanism, TreeSum
-from gossamer.privacy import Budget, Gaussian, Sensitivity
+from gossamer.privacy import Budget, Sensitivity
 from gossamer.topology import AcceleratedGossip, FixedTopology, accelerated_theta, polynomial_matrix
-
-Floats = NDArray[np.float64]
-Make = Callable[..., Algorithm]
 
 PAIR, RING, LAZY_RING = topology.complete(2), topology.ring(4), topology.ring(4, weights="lazy")
 BALL, INSIDE = sets.L2Ball(1.0), 1000.0
 """So much regularisation keeps decisions inside the ball, where the dual can be told from them."""
-PRINTED = Budget(6.0)
-"""Of what is claimed the printed noise gives H / (3 (2 + log2 T)): with four blocks of one step this is epsilon 1."""
 
 
 def strategy(mechanism: Mechanism, rows: int) -> Floats:
@@ -145,8 +139,7 @@ def _exact(algorithm: Algorithm, gradient: Floats, learner: int, rows: int) -> f
     column = strategy(algorithm.releases[0].mechanism, rows)[:, 0]
     size = 2 * float(np.linalg.norm(gradient, ord=1 if law == "laplace" else 2))
     size *= float(np.linalg.norm(column, ord=order) * np.linalg.norm(shares(algorithm, learner), ord=order))
-    deltas = algorithm.guarantee.deltas
-    return Gaussian(size / scale).epsilon(deltas[learner % len(deltas)]) if law == "gaussian" else size / scale
+    return epsilon_of(algorithm, law, size / scale, learner)
 
 
 def _case(
@@ -158,9 +151,8 @@ def _case(
     gradient = np.full(dim, dim**-0.5)
     x = np.zeros((exchanges * block, algorithm.learners, dim))
     x[block - 1, learner] = gradient
-    stream, neighbour = (samples(sign * x, np.zeros(x.shape[:2])) for sign in (1, -1))
     score = first_block_ratio(algorithm, gradient, learner, increments)
-    return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, gradient, learner, rows))
+    return Case(algorithm, *signs(x), score, supremum=_exact(algorithm, gradient, learner, rows))
 
 
 def before_gossip(
@@ -178,17 +170,9 @@ def before_gossip(
     (1.0, 1.0)
     """
     exchanges, block = 4, 2
-    algorithm = make(
-        problems.Linear(1, domain=BALL),
-        topology.complete(2),
-        horizon=exchanges * block,
-        steps_per_exchange=block,
-        budget=BUDGETS[law] if budget is None else budget,
-        clip=CLIP,
-        noise=law,
-        aggregation=aggregation,
-        **options,
-    )
+    options |= {"horizon": exchanges * block, "steps_per_exchange": block, "aggregation": aggregation}
+    given = BUDGETS[law] if budget is None else budget
+    algorithm = make(problems.Linear(1, domain=BALL), PAIR, budget=given, clip=CLIP, noise=law, **options)
     return _case(algorithm, from_messages, exchanges, learner, rows=exchanges)
 
 
@@ -212,18 +196,9 @@ def after_gossip(
     >>> round(after_gossip("gaussian", make=pd_ocg, exchanges=7).supremum, 3)
     1.0
     """
-    algorithm = make(
-        problems.Linear(dim, domain=BALL),
-        network,
-        **{"budget": BUDGETS[law]} | options,
-        horizon=exchanges,
-        steps_per_exchange=1,
-        clip=CLIP,
-        noise=law,
-        noise_at="after-gossip",
-        aggregation=aggregation,
-        regularization=INSIDE,
-    )
+    options = {"budget": BUDGETS[law], "noise_at": "after-gossip", "regularization": INSIDE} | options
+    options |= {"horizon": exchanges, "steps_per_exchange": 1, "aggregation": aggregation}
+    algorithm = make(problems.Linear(dim, domain=BALL), network, clip=CLIP, noise=law, **options)
     assert isinstance(algorithm.learner, BlockLearner)
     return _case(algorithm, from_decisions, exchanges, learner=0, rows=exchanges - 2 - algorithm.learner.update.lag)
 
@@ -262,74 +237,39 @@ def gossiped_leaf(law: AdditiveLaw) -> ReleaseCase:
     return ReleaseCase(release, values, -values, score, supremum=supremum)
 
 
-_ON_RING: tuple[Aggregation, ...] = ("tree", "blt")
+_ALL = "decisions of all"
+# Of what is claimed the printed noise gives H / (3 (2 + log2 T)): with four blocks of one step this is epsilon 1.
+_PRINTED: dict[str, Any] = {"budget": Budget(6.0), "calibration": "published"}
+_THREE_COORDINATES: dict[str, Any] = {"network": LAZY_RING, "exchanges": 7, "dim": 3, "budget": Budget(2.0)}
 
 ATTACKS: tuple[Attack, ...] = (
-    *(Attack("first block, tree", "every level, messages", "sharp", partial(before_gossip, law)) for law in BUDGETS),
+    *(attack("first block, tree", "every level, messages", "sharp", before_gossip, law) for law in BUDGETS),
+    *(attack("first block, fresh noise", "messages", "sharp", before_gossip, law, "independent") for law in BUDGETS),
+    attack("first block, blt", "the whole column, messages", "sharp", before_gossip, "gaussian", "blt"),
+    attack("first block, decoupled", "messages", "sharp", before_gossip, "laplace", gossip="decoupled"),
+    *own_budgets(OWN, before_gossip, "laplace"),
+    *(attack("after gossip, tree", _ALL, "sharp", after_gossip, law) for law in BUDGETS),
+    *(attack("after gossip, fresh noise", _ALL, "sharp", after_gossip, law, "independent") for law in BUDGETS),
     *(
-        Attack("first block, fresh noise", "messages", "sharp", partial(before_gossip, law, "independent"))
-        for law in BUDGETS
+        attack(f"after gossip, ring, {each}", _ALL, "sharp", after_gossip, "gaussian", each, network=RING, exchanges=6)
+        for each in ("tree", "blt")
     ),
-    Attack("first block, blt", "the whole column, messages", "sharp", partial(before_gossip, "gaussian", "blt")),
-    Attack("first block, decoupled", "messages", "sharp", partial(before_gossip, "laplace", gossip="decoupled")),
-    *(
-        Attack(
-            f"own budget {budget.epsilon:g}",
-            "one learner's noise",
-            "sharp",
-            partial(before_gossip, "laplace", budget=OWN, learner=i),
-        )
-        for i, budget in enumerate(OWN)
-    ),
-    *(Attack("after gossip, tree", "decisions of all", "sharp", partial(after_gossip, law)) for law in BUDGETS),
-    *(
-        Attack("after gossip, fresh noise", "decisions of all", "sharp", partial(after_gossip, law, "independent"))
-        for law in BUDGETS
-    ),
-    *(
-        Attack(
-            f"after gossip, ring, {aggregation}",
-            "decisions of all",
-            "sharp",
-            partial(after_gossip, "gaussian", aggregation, network=RING, exchanges=6),
-        )
-        for aggregation in _ON_RING
-    ),
-    Attack(
-        "published: decisions",
-        "what the printed noise gives",
-        "sharp",
-        partial(after_gossip, "laplace", budget=PRINTED, calibration="published"),
-    ),
-    Attack(
-        "after gossip, three coordinates",  # 36 draws have to show their signs
-        "decisions of all",
-        "realistic",
-        partial(after_gossip, "laplace", network=LAZY_RING, exchanges=7, dim=3, budget=Budget(2.0)),
-    ),
-    Attack("after gossip: messages", "raw gradients", "flaw", raw_message),
+    attack("published: decisions", "what the printed noise gives", "sharp", after_gossip, "laplace", **_PRINTED),
+    # 36 draws have to show their signs.
+    attack("after gossip, three coordinates", _ALL, "realistic", after_gossip, "laplace", **_THREE_COORDINATES),
+    attack("after gossip: messages", "raw gradients", "flaw", raw_message),
 )
 
 PD_OCG: tuple[Attack, ...] = (
     *(
-        Attack("first block, tree", "every level, messages", "sharp", partial(before_gossip, law, make=pd_ocg))
+        attack("first block, tree", "every level, messages", "sharp", before_gossip, law, make=pd_ocg)
         for law in BUDGETS
     ),
-    Attack(
-        "after gossip, tree",
-        "decisions of all",
-        "sharp",
-        partial(after_gossip, "gaussian", make=pd_ocg, exchanges=7),
-    ),
-    Attack(
-        "after gossip, fresh noise",
-        "decisions of all",
-        "sharp",
-        partial(after_gossip, "laplace", "independent", make=pd_ocg),
-    ),
-    Attack("after gossip: messages", "raw gradients", "flaw", partial(raw_message, pd_ocg)),
+    attack("after gossip, tree", _ALL, "sharp", after_gossip, "gaussian", make=pd_ocg, exchanges=7),
+    attack("after gossip, fresh noise", _ALL, "sharp", after_gossip, "laplace", "independent", make=pd_ocg),
+    attack("after gossip: messages", "raw gradients", "flaw", raw_message, pd_ocg),
 )
 
 GOSSIPED: tuple[Attack, ...] = tuple(
-    Attack("first leaf", "every level, one exchange late", "sharp", partial(gossiped_leaf, law)) for law in BUDGETS
+    attack("first leaf", "every level, one exchange late", "sharp", gossiped_leaf, law) for law in BUDGETS
 )

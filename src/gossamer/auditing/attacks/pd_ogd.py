@@ -3,6 +3,10 @@
 Whoever sees messages and decisions of the tight form can undo the step, g~_i(t) = (sum_j P_ij x_j(t) - x_i(t+1)) / eta,
 and knows at which decision the gradient was taken. So the likelihood of a whole transcript is a product of noise
 densities, and between neighbours all factors cancel but that of the sample that differs.
+
+One finite record may break float32 inside a model: its gradient is not a number. Where that enters a sum, the message
+is not a number either, and no noise hides that. So whoever sees messages looks for one thing: whether they are finite.
+A gradient that is not finite must add exactly zero, and then they are.
 """
 
 from __future__ import annotations
@@ -11,26 +15,23 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
 from gossamer import problems, topology
 from gossamer.algorithms import pd_ogd
-from gossamer.auditing.attacks.base import Attack, Case, samples
-from gossamer.auditing.views import Statistic, View, log_ratio
+from gossamer.auditing.attacks.base import Attack, Case, Pair, attack, epsilon_of, own_budgets, played, samples, signs
+from gossamer.auditing.views import Floats, Statistic, View, log_ratio
 from gossamer.core import Algorithm
 from gossamer.mechanisms import AdditiveLaw
-from gossamer.privacy import Budget, Clip, Gaussian
+from gossamer.privacy import Budget, Clip
 from gossamer.problems import Block, Problem
 from gossamer.streams import Partition, Stream, from_arrays, smooth_cycle_logistic
 from gossamer.topology import Topology
 
 CLIP = Clip(l2=1.0)
-BUDGETS: dict[AdditiveLaw, Budget] = {
-    "laplace": Budget(1.0),
-    "l2-laplace": Budget(1.0),
-    "gaussian": Budget(1.0, 0.1),
-}
+BUDGETS: dict[AdditiveLaw, Budget] = {"laplace": Budget(1.0), "l2-laplace": Budget(1.0), "gaussian": Budget(1.0, 0.1)}
 """The event that shows a Gaussian's epsilon has probability 0.27 at delta 0.1. At 1e-5 it has 1.6e-4, and measuring it
 takes ten million runs."""
 
@@ -54,12 +55,12 @@ def _sample_ratio(algorithm: Algorithm, stream: Stream, neighbour: Stream, step:
     size = float(algorithm.public["step"](np.array([step + 1]))[0])
     ours, theirs = (_sample(each, step, learner) for each in (stream, neighbour))
 
-    def score(view: View) -> NDArray[np.float64]:
+    def score(view: View) -> Floats:
         played = np.asarray(view.decisions[:, step], np.float64)
         released = (np.tensordot(played, weights, (1, 0)) - view.messages[:, step, learner]) / size
         own = view.decisions[:, step, learner]
         value, other = (gradients(algorithm.problem, own, sample) for sample in (ours, theirs))
-        return log_ratio(_law(algorithm), _scale(algorithm, learner), released, value, other)
+        return log_ratio(_law(algorithm), scale_of(algorithm, learner), released, value, other)
 
     return score
 
@@ -83,31 +84,29 @@ def _law(algorithm: Algorithm) -> Any:
     return algorithm.learner.noise["gradient"].law
 
 
-def _scale(algorithm: Algorithm, learner: int) -> float:
+def scale_of(algorithm: Algorithm, learner: int = 0) -> float:
+    """Of the noise on a learner's gradients."""
     return algorithm.scales_of("gradient")[learner].value
 
 
 def _exact(algorithm: Algorithm, learner: int, moved: float) -> float:
     """The epsilon of one release whose value moves by so much, in the norm of its noise."""
-    ratio, deltas = moved / _scale(algorithm, learner), algorithm.guarantee.deltas
-    if _law(algorithm) != "gaussian":
-        return ratio
-    return Gaussian(ratio).epsilon(deltas[learner % len(deltas)])
+    return epsilon_of(algorithm, _law(algorithm), moved / scale_of(algorithm, learner), learner)
 
 
-def one_gradient(law: AdditiveLaw, budgets: tuple[Budget, ...], learner: int = 0) -> Case:
+def one_gradient(law: AdditiveLaw, budget: tuple[Budget, ...], learner: int = 0) -> Case:
     """One coordinate, one step: the gradient of one learner is +1 or -1, as far apart as the clip lets them be.
 
     >>> round(one_gradient("laplace", OWN, learner=1).supremum, 3)
     2.0
     """
-    learners = len(budgets)
-    algorithm = pd_ogd(problems.Linear(1), topology.complete(learners), budget=budgets, clip=CLIP, noise=law, step=1.0)
-    gradients, labels = np.zeros((1, learners, 1)), np.zeros((1, learners))
+    learners = len(budget)
+    algorithm = pd_ogd(problems.Linear(1), topology.complete(learners), budget=budget, clip=CLIP, noise=law, step=1.0)
+    gradients = np.zeros((1, learners, 1))
     gradients[0, learner] = 1.0
-    stream, neighbour = samples(gradients, labels), samples(-gradients, labels)
-    score = transcript_ratio(algorithm, stream, neighbour, (0, learner))
-    return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, learner, 2.0))
+    pair = signs(gradients)
+    score = transcript_ratio(algorithm, *pair, (0, learner))
+    return Case(algorithm, *pair, score, supremum=_exact(algorithm, learner, 2.0))
 
 
 def flipped_label(law: AdditiveLaw) -> Case:
@@ -125,17 +124,18 @@ def flipped_label(law: AdditiveLaw) -> Case:
     x, y = smooth_cycle_logistic(5, 5, seed=0).read(0, steps)
     flipped = y.copy()
     flipped[step, learner] = 1 - y[step, learner]
-    stream, neighbour = samples(x, y), samples(x, flipped)
+    pair = samples(x, y), samples(x, flipped)
     moved = float(np.linalg.norm(x[step, learner], ord=1 if law == "laplace" else 2))
-    score = transcript_ratio(algorithm, stream, neighbour, (step, learner))
-    return Case(algorithm, stream, neighbour, score, supremum=_exact(algorithm, learner, moved))
+    score = transcript_ratio(algorithm, *pair, (step, learner))
+    return Case(algorithm, *pair, score, supremum=_exact(algorithm, learner, moved))
 
 
-def _published(first: float) -> tuple[Algorithm, Stream]:
+def _published() -> tuple[Algorithm, Pair]:
     """Two steps of the published form: x(2) = +1 or -1 as the first label says, and the next gradient is its sign."""
     problem, alone = problems.LeastSquares(1), topology.isolated(1)
     algorithm = pd_ogd(problem, alone, budget=Budget(1.0), clip=CLIP, horizon=2, step=1.0, calibration="published")
-    return algorithm, samples([[[1.0]], [[1.0]]], [[first], [0.0]])
+    x = np.ones((2, 1, 1))
+    return algorithm, (samples(x, [[1.0], [0.0]]), samples(x, [[-1.0], [0.0]]))
 
 
 def re_leak() -> Case:
@@ -144,14 +144,14 @@ def re_leak() -> Case:
     >>> round(re_leak().supremum, 3)
     1.0
     """
-    (algorithm, stream), (_, neighbour) = _published(1.0), _published(-1.0)
-    scale = _scale(algorithm, 0)
+    algorithm, pair = _published()
+    scale = scale_of(algorithm)
 
-    def score(view: View) -> NDArray[np.float64]:
+    def score(view: View) -> Floats:
         first, second = (np.asarray(view.messages[:, t, 0], np.float64) for t in (0, 1))
         return log_ratio("laplace", scale, first, 1.0, -1.0) + log_ratio("laplace", scale, second - first, -1.0, 1.0)
 
-    return Case(algorithm, stream, neighbour, score, supremum=4 / scale)
+    return Case(algorithm, *pair, score, supremum=4 / scale)
 
 
 def raw_decision() -> Case:
@@ -160,12 +160,8 @@ def raw_decision() -> Case:
     >>> raw_decision().supremum
     inf
     """
-    (algorithm, stream), (_, neighbour) = _published(1.0), _published(-1.0)
-
-    def score(view: View) -> Any:
-        return view.decisions[:, 1, 0, 0]
-
-    return Case(algorithm, stream, neighbour, score, observer="peers", supremum=np.inf)
+    algorithm, pair = _published()
+    return Case(algorithm, *pair, played, observer="peers", supremum=np.inf)
 
 
 def dealt(partition: Partition, *, public_labels: bool) -> Case:
@@ -198,29 +194,72 @@ def dealt(partition: Partition, *, public_labels: bool) -> Case:
     return Case(algorithm, stream, neighbour, score, supremum=exact, claimed=claimed, per="record")
 
 
+def normed(params: Any, x: jax.Array) -> jax.Array:
+    """A linear model of x / |x|: at zero it is 0 / 0.
+
+    >>> normed(jnp.ones((2, 2)), jnp.array([3.0, 4.0])).round(2).tolist()
+    [1.39..., 1.39...]
+    """
+    return jnp.asarray(params @ (x / jnp.sqrt(jnp.sum(x * x))))
+
+
+def zeros_over_their_norm() -> Case:
+    """A record of zeros instead of one with ones, into a model that divides by the norm.
+
+    >>> round(zeros_over_their_norm().algorithm.guarantee.epsilon, 6)
+    1.0
+    """
+    problem = problems.Model(normed, np.eye(2), features=(2,), classes=2)
+    return _finite_or_not(problem, np.ones(2), np.zeros(2))
+
+
+def huge_pixel() -> Case:
+    """A pixel of 3e38 in an image of zeros, into a convolutional network.
+
+    >>> round(huge_pixel().algorithm.guarantee.epsilon, 6)
+    1.0
+    """
+    problem = problems.small_cnn((10, 10, 1), 2, channels=4, hidden=4, seed=1)
+    image = np.zeros((10, 10, 1))
+    bright = image.copy()
+    bright[5, 5] = 3e38
+    return _finite_or_not(problem, image, bright)
+
+
+def _finite_or_not(problem: Problem, ordinary: ArrayLike, extreme: ArrayLike) -> Case:
+    """One learner, one step, epsilon 1; the score is whether all it says is finite."""
+    algorithm = pd_ogd(problem, topology.isolated(1), budget=Budget(1.0), clip=1.0, step=1.0)
+    stream, neighbour = (samples(np.asarray(x)[None, None], [[0]]) for x in (ordinary, extreme))
+
+    def score(view: View) -> Floats:
+        finite = np.isfinite(view.messages).reshape(len(view.messages), -1).all(axis=1)
+        return np.asarray(finite, np.float64)
+
+    return Case(algorithm, stream, neighbour, score)
+
+
 OWN = (Budget(0.5), Budget(2.0))
 DEALS: tuple[Partition, ...] = ("by-label", "label-skew")
 
 ATTACKS: tuple[Attack, ...] = (
     *(
-        Attack("one gradient", "the noise of a gradient", "sharp", partial(one_gradient, law, (budget,)))
+        attack("one gradient", "the noise of a gradient", "sharp", one_gradient, law, (budget,))
         for law, budget in BUDGETS.items()
     ),
+    *own_budgets(OWN, one_gradient, "laplace"),
+    *(attack("flipped label", "a whole transcript", "realistic", flipped_label, law) for law in BUDGETS),
     *(
-        Attack(
-            f"own budget {budget.epsilon:g}", "one learner's noise", "sharp", partial(one_gradient, "laplace", OWN, i)
-        )
-        for i, budget in enumerate(OWN)
-    ),
-    *(Attack("flipped label", "a whole transcript", "realistic", partial(flipped_label, law)) for law in BUDGETS),
-    *(
-        Attack(f"{deal}, public", "a record that keeps its label", "sharp", partial(dealt, deal, public_labels=True))
+        attack(f"{deal}, public", "a record that keeps its label", "sharp", dealt, deal, public_labels=True)
         for deal in DEALS
     ),
     *(
-        Attack(deal, "a record whose label deals others", "flaw", partial(dealt, deal, public_labels=False), 20_000)
+        attack(deal, "a record whose label deals others", "flaw", dealt, deal, public_labels=False, runs=20_000)
         for deal in DEALS
     ),
-    Attack("published: re-leak", "the share of each message", "sharp", re_leak),
-    Attack("published: decision", "decisions without noise", "flaw", raw_decision),
+    attack("published: re-leak", "the share of each message", "sharp", re_leak),
+    attack("published: decision", "decisions without noise", "flaw", raw_decision),
+)
+EXTREMES: tuple[Attack, ...] = (
+    attack("zeros over their norm", "a gradient of 0 / 0", "probe", zeros_over_their_norm, runs=20_000),
+    attack("pixel of 3e38", "a gradient that overflows", "probe", huge_pixel, runs=20_000),
 )

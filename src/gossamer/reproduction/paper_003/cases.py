@@ -18,7 +18,7 @@ from gossamer.algorithms.endless.fading import Fading
 from gossamer.algorithms.endless.ldp_endless import Publish
 from gossamer.core import Algorithm, Public, Rate
 from gossamer.errors import DataError
-from gossamer.mechanisms.views import Views
+from gossamer.mechanisms.independent import Views
 from gossamer.privacy import Budget, Clip, Unit, no_guarantee
 from gossamer.problems import Block, Problem
 from gossamer.spec import kind
