@@ -11,6 +11,8 @@ import pytest
 
 from gossamer.algorithms import REGISTRY
 
+pytestmark = pytest.mark.unoptimized
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 REFERENCE = ROOT / "docs" / "api.md"  # its examples are doctests of the source
