@@ -24,6 +24,8 @@ from gossamer.reproduction import Store
 from gossamer.spec import keys_of
 from gossamer.spec.kinds import _families
 
+pytestmark = pytest.mark.unoptimized
+
 SHARE = 0.1  # of the steps of the demo
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.toml"))
 SMALL = """
@@ -574,13 +576,17 @@ def test_control_c_in_a_terminal(tmp_path: Path) -> None:
     """A real signal, while JAX is at work."""
     file = changed(tmp_path, ("steps = 20", "steps = 100_000_000"))
     command = [sys.executable, "-m", "gossamer", "run", str(file)]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and their children
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline().startswith("noisy_ogd")  # it runs, and Python's handler of SIGINT is there
-        while "data:" not in process.stdout.readline():
-            pass
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            assert process.stdout
+            assert process.stdout.readline().startswith("noisy_ogd")  # it runs, with Python's handler of SIGINT
+            while "data:" not in process.stdout.readline():
+                pass
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()  # a run that goes on would be waited for
     assert process.returncode == 130
     assert said.splitlines()[-1].startswith("Stopped.")
 

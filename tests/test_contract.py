@@ -23,6 +23,8 @@ from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk
 from tests import instances, test_sets
 
+pytestmark = pytest.mark.unoptimized
+
 every_algorithm = pytest.mark.parametrize("name", REGISTRY)
 STEPS = 14  # not a multiple of any block, so that steps are left over
 RECORD = ("decisions", "messages")

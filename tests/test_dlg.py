@@ -12,6 +12,8 @@ from gossamer.auditing import Reconstruction, dlg, samples
 from gossamer.problems import Block
 from tests.instances import QUIET
 
+pytestmark = pytest.mark.unoptimized
+
 DIM = 8
 STEPS = {"steps": 400, "restarts": 3, "seed": 0}
 

@@ -20,6 +20,8 @@ from gossamer.cli.kinds import GENERATORS
 from gossamer.spec import build, kinds, spec_of
 from gossamer.spec.kinds import PLUGINS, _families
 
+pytestmark = pytest.mark.unoptimized
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 REFERENCE = [ROOT / "docs" / "api.md", *(ROOT / "docs" / "api").glob("*.md")]  # its examples are doctests of the source

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +369,20 @@ def test_a_weight_that_is_left_out_costs_what_the_notes_say(weight: float, epsil
     assert found == pytest.approx(epsilon, rel=1e-3)
 
 
+@partial(jax.jit, static_argnums=0)
+def turned(
+    learner: Any, state: Any, now: Any, theta: jax.Array, own: jax.Array, heard: jax.Array, omitted: jax.Array
+) -> jax.Array:
+    """How the next theta moves with theta. `omitted`: of the own message this weight is taken, and nothing is heard."""
+
+    def moved(point: jax.Array) -> jax.Array:
+        listening = learner.listen(state._replace(theta=point), heard + omitted * (point - own))
+        after: jax.Array = learner.speak(listening, now)[1].theta
+        return after
+
+    return jax.jacobian(moved)(theta)
+
+
 def realised_weights(algorithm: Algorithm, learner: int, arrived: frozenset[int]) -> tuple[float, float]:
     """By how much the next theta forgets theta, divided by the coupling: as it is, and with the lost term left out."""
     one = Participant(algorithm, learner, noise_of(algorithm, bytes(32), "weights"))
@@ -388,15 +402,9 @@ def realised_weights(algorithm: Algorithm, learner: int, arrived: frozenset[int]
     state = one.start()._replace(theta=jnp.asarray(theta), y=jnp.asarray(own))
     now = one._now("speak", 0)._replace(public=given)
 
-    def moved(point: jax.Array, omitted: np.float32) -> jax.Array:
-        """`omitted`: this weight is taken from the own message, and nothing is heard instead."""
-        told = jnp.asarray(heard) + omitted * (point - own)
-        listening = algorithm.learner.listen(state._replace(theta=point), told)
-        after: jax.Array = algorithm.learner.speak(listening, now)[1].theta
-        return after
-
     def weight(omitted: np.float32) -> float:
-        jacobian = np.asarray(jax.jacobian(moved)(jnp.asarray(theta), omitted), np.float64)
+        facts = (jnp.asarray(each) for each in (theta, own, heard, omitted))
+        jacobian = np.asarray(turned(algorithm.learner, state, now, *facts), np.float64)
         np.testing.assert_allclose(jacobian, jacobian[0, 0] * np.eye(instances.DIM), atol=1e-6)
         return float((1 - jacobian[0, 0]) / coupling)
 

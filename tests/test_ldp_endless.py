@@ -392,13 +392,15 @@ def test_one_update_is_as_near_to_the_exact_one_as_counted(name):
     def at(i):
         return tuple(jax.lax.dynamic_slice_in_dim(jnp.asarray(leaf), i, 1) for leaf in (x, y))
 
+    # Compiled: op by op, the loop within it is compiled again at every call.
+    projected = jax.jit(partial(hidden_state.projected, loss.domain))
     silence, worst = {"parameters": jnp.zeros(loss.dim)}, 0.0
     for kind in ("honest", "at the edge", "loud", "active"):
         for coupling, step in ((1.0, 1.0), (0.01, 0.001), (1e-4, 1e-3)) * 20:
             point = rng.normal(size=loss.dim)
             point *= loss.domain.radius * rng.choice([0.1, 0.999, 1.0]) / long_norm(point)
             low = (point - point.astype(np.float32)).astype(np.float32)
-            pair = hidden_state.projected(loss.domain, (jnp.asarray(point, jnp.float32), jnp.asarray(low)))
+            pair = projected((jnp.asarray(point, jnp.float32), jnp.asarray(low)))
             said = heard_by(rng, kind, loss.dim, loss.domain.radius)
             *after, message = one(*pair, said, np.float32(coupling), np.float32(step))
             theta = wide(pair)

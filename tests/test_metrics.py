@@ -19,6 +19,8 @@ from gossamer.problems import Block
 from tests import instances
 from tests.instances import QUIET
 
+pytestmark = pytest.mark.unoptimized
+
 
 def rows(stream, steps, start=0):
     block = stream.read(start, steps)

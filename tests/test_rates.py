@@ -14,6 +14,8 @@ from bench.federated import INDEPENDENT, MIXED, THEOREM, Claim, federation, leas
 from gossamer import Budget, FastNoise, algorithms, problems, simulate, streams
 from tests.instances import QUIET
 
+pytestmark = pytest.mark.unoptimized
+
 ROUNDS, SEEDS = (250, 4_000), 64
 
 

@@ -59,6 +59,8 @@ from gossamer.reproduction.paper_002.experiments import COMPARED, ClassLab, Comp
 from gossamer.reproduction.paper_002.experiments import Lab as Lab002
 from gossamer.reproduction.paper_002.plan import Plan as Plan002
 
+pytestmark = pytest.mark.unoptimized
+
 TINY = replace(
     QUICK,
     name="tiny",

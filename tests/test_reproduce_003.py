@@ -43,6 +43,8 @@ from gossamer.sets import Everywhere
 from gossamer.simulation import Run
 from gossamer.streams import Stream
 
+pytestmark = pytest.mark.unoptimized
+
 TINY = replace(
     QUICK,
     name="tiny",

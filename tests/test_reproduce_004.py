@@ -36,6 +36,8 @@ from gossamer.reproduction.paper_004.plan import QUICK
 from gossamer.reproduction.store import Result
 from gossamer.simulation import simulate
 
+pytestmark = pytest.mark.unoptimized
+
 TINY = replace(
     QUICK,
     name="tiny",

@@ -9,6 +9,8 @@ from numpy.testing import assert_allclose
 from gossamer import Budget, ConfigurationError, algorithms, problems, sets, topology
 from gossamer.auditing import samples, unmix
 
+pytestmark = pytest.mark.unoptimized
+
 DIM = 48
 RING = topology.ring(6)
 
