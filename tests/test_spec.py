@@ -20,9 +20,8 @@ from gossamer import Budget, Clip, Rate, algorithms, mechanisms, problems, sets,
 from gossamer.algorithms import REGISTRY
 from gossamer.core import Algorithm, Every, Federation, Phases, Segment
 from gossamer.errors import ConfigurationError
+from gossamer.mechanisms.independent import Releaked, Views
 from gossamer.mechanisms.picks import Picks
-from gossamer.mechanisms.releaked import Releaked
-from gossamer.mechanisms.views import Views
 from gossamer.problems import Problem
 from gossamer.spec import build, canonical, difference, digest, kind, kinds, plain, spec_of
 from gossamer.spec.kinds import _families
