@@ -86,7 +86,9 @@ class BlockOptions:
     ) -> BlockOptions:
         """From what a user gave, of which `others` stay as they are."""
         require_averaging(topology)
-        place: NoiseAt = noise_at or ("before-gossip" if calibration == "tight" else "after-gossip")
+        usual: NoiseAt = "before-gossip" if calibration == "tight" else "after-gossip"
+        place = usual if noise_at is None else noise_at
+        coupled: Coupling = "coupled" if place == "before-gossip" else "decoupled"
         return cls(
             name=name,
             topology=topology,
@@ -94,7 +96,7 @@ class BlockOptions:
             budgets=budgets_of(budget, topology.learners),
             clip=Clip.of(clip),
             noise_at=place,
-            gossip=gossip or ("coupled" if place == "before-gossip" else "decoupled"),
+            gossip=coupled if gossip is None else gossip,
             calibration=calibration,
             **others,
         )

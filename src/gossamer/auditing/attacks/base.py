@@ -126,7 +126,7 @@ class Attack:
 
 
 def attack(name: str, shows: str, kind: Kind, case: Any, *given: Any, runs: int = 100_000, **options: Any) -> Attack:
-    """An attack whose case is made of these arguments."""
+    """An attack whose case is `case(*given, **options)`."""
     return Attack(name, shows, kind, partial(case, *given, **options), runs)
 
 
@@ -173,7 +173,7 @@ def epsilon_of(algorithm: Algorithm, law: str, moved: float, learner: int = 0) -
 
     >>> from gossamer.auditing import ATTACKS
     >>> round(epsilon_of(ATTACKS["pd_ogd"][2].make().algorithm, "gaussian", 1.0), 3)
-    0.669
+    1.16
     """
     deltas = algorithm.guarantee.deltas
     return Gaussian(moved).epsilon(deltas[learner % len(deltas)]) if law == "gaussian" else moved
