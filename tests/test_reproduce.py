@@ -44,12 +44,12 @@ from gossamer.reproduction import (
 )
 from gossamer.reproduction.claims import NOT_RUN
 from gossamer.reproduction.paper_000.cases import FORMS, GRAPHS, HANDS, LADDER, Case, Sources, problem_of
-from gossamer.reproduction.paper_000.experiments import FIRST_TUNING_SEED, Experiments, Tuned
+from gossamer.reproduction.paper_000.experiments import Experiments, Tuned
 from gossamer.reproduction.paper_000.plan import CLIPS, FULL, MULTIPLIERS, QUICK
 from gossamer.reproduction.paper_001 import __main__ as runs_001
 from gossamer.reproduction.paper_001.cases import METHODS, Digits, logistic_problem, logistic_stream
 from gossamer.reproduction.paper_001.cases import Case as Case001
-from gossamer.reproduction.paper_001.experiments import ImageLab, Lab, LogisticLab
+from gossamer.reproduction.paper_001.experiments import ImageLab, LogisticLab, MethodLab
 from gossamer.reproduction.paper_001.plan import Images, Logistic
 from gossamer.reproduction.paper_001.plan import Plan as Plan001
 from gossamer.reproduction.paper_002 import cases as cases_002
@@ -58,6 +58,7 @@ from gossamer.reproduction.paper_002.cases import Case as Case002
 from gossamer.reproduction.paper_002.experiments import COMPARED, ClassLab, CompareLab, PairLab, RegressionLab, play
 from gossamer.reproduction.paper_002.experiments import Lab as Lab002
 from gossamer.reproduction.paper_002.plan import Plan as Plan002
+from gossamer.reproduction.tuning import FIRST_TUNING_SEED
 
 TINY = replace(
     QUICK,
@@ -667,7 +668,7 @@ def test_every_claim_of_001_is_asked_the_right_way_round(
     printed = verdict == "holds"
     less = {"toeplitz": 0.1, "published": 0.2, "rounds": 0.1, "bounded": 0.2}
 
-    def play(lab: Lab, case: Case001, step: float, seeds: Sequence[int], *_: object, **__: object) -> object:
+    def play(lab: MethodLab, case: Case001, step: float, seeds: Sequence[int], *_: object, **__: object) -> object:
         end = ends.get(case.method, 0.9) - (0.0 if printed else 0.1 * case.tau * (case.figure == 4))
         early = EARLY_AS_PRINTED.get(case.method, 0.6) if printed else 0.1
         curves = [[value + 1e-4 * seed for value in (early, end)] for seed in range(2)]
