@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -69,7 +69,7 @@ class Part:
 
 def claims_part(
     claims: Sequence[Claim],
-    *rules: str,
+    rules: Sequence[str] = (RULES,),
     title: str = "What the paper says, and what we measured",
     name: str = "claims",
 ) -> Part:
@@ -78,7 +78,40 @@ def claims_part(
     >>> claims_part([Claim("A is below B", "Figure 1", {})]).table.columns
     ('claim', 'in the paper')
     """
-    return Part(name, title, rules or (RULES,), table=claims_table(claims))
+    return Part(name, title, tuple(rules), table=claims_table(claims))
+
+
+class Chapter(NamedTuple):
+    """What one figure of a paper comes to: its claims, its sections, and those that are ours."""
+
+    claims: Sequence[Claim]
+    parts: Sequence[Part]
+    ours: Sequence[Part] = ()
+
+
+@dataclass(frozen=True)
+class Asked(Generic[Plan]):
+    """What a reproduction is asked for.
+
+    Attributes:
+        store: where finished parts are kept.
+        plan: how much is run.
+        figure: one of the paper's; None for everything.
+        directory: of the data.
+        stand_in: run on data that need no files.
+        command: what the user typed.
+    """
+
+    store: Store
+    plan: Plan
+    figure: int | None = None
+    directory: Path | None = None
+    stand_in: bool = False
+    command: str = ""
+
+    def numbers(self, figures: tuple[int, ...]) -> tuple[int, ...]:
+        """Of the figures that are needed."""
+        return figures if self.figure is None else (self.figure,)
 
 
 @dataclass(frozen=True)
@@ -105,6 +138,23 @@ class Page:
     raw: Mapping[str, Any]
     command: str
 
+    @classmethod
+    def of(
+        cls,
+        asked: Asked[Any],
+        title: str,
+        introduction: tuple[str, ...],
+        chapters: Sequence[Chapter],
+        closing: Sequence[Part],
+        rules: Sequence[str] = (RULES,),
+    ) -> Page:
+        """All claims in one table, by these rules, then the sections of all chapters, then ours, then the closing."""
+        claims = [claim for chapter in chapters for claim in chapter.claims]
+        parts = [part for chapter in chapters for part in chapter.parts]
+        ours = [part for chapter in chapters for part in chapter.ours]
+        every = [claims_part(claims, rules), *parts, *ours, *closing]
+        return cls(title, introduction, verdicts_table(claims), every, asked.store.used, asked.command)
+
     def html(self) -> str:
         """The page."""
         blocks = [heading(1, self.title), *map(paragraph, self.introduction), readers(CONFIDENTIAL)]
@@ -129,85 +179,3 @@ def _csv(table: Table) -> str:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([table.columns, *table.rows])
     return text.getvalue()
-
-
-class Chapter(NamedTuple):
-    """What one figure of a paper comes to: its claims, its sections, and those that are ours."""
-
-    claims: Sequence[Claim]
-    parts: Sequence[Part]
-    ours: Sequence[Part] = ()
-
-
-class Contents(NamedTuple):
-    """What a reproduction tells: how it begins, its claims for a terminal, and its sections."""
-
-    introduction: tuple[str, ...]
-    claims: Sequence[Claim]
-    parts: Sequence[Part]
-
-    @classmethod
-    def of(cls, introduction: tuple[str, ...], chapters: Sequence[Chapter], closing: Sequence[Part]) -> Contents:
-        """All claims in one table, then the sections of all chapters, then ours, then how it was run.
-
-        >>> claim, figure = Claim("A is below B", "Figure 1", {}), Part("figure-1", "Figure 1")
-        >>> [part.name for part in Contents.of((), [Chapter([claim], [figure])], [Part("protocol", "How")]).parts]
-        ['claims', 'figure-1', 'protocol']
-        """
-        claims = [claim for chapter in chapters for claim in chapter.claims]
-        parts = [part for chapter in chapters for part in chapter.parts]
-        ours = [part for chapter in chapters for part in chapter.ours]
-        return cls(introduction, claims, [claims_part(claims), *parts, *ours, *closing])
-
-
-@dataclass(frozen=True)
-class Asked(Generic[Plan]):
-    """What a reproduction is asked for.
-
-    Attributes:
-        store: where finished parts are kept.
-        plan: how much is run.
-        figure: the one that is asked for; None for everything.
-        numbers: of all figures that are needed.
-        directory: of the data.
-        stand_in: run on data that need no files.
-    """
-
-    store: Store
-    plan: Plan
-    figure: int | None
-    numbers: tuple[int, ...]
-    directory: Path | None
-    stand_in: bool
-
-
-@dataclass(frozen=True)
-class Reproduction(Generic[Plan]):
-    """The experiments of a paper, again.
-
-    Attributes:
-        title: of the page.
-        figures: that can be asked for.
-        contents: runs what is asked for, and tells what came out.
-    """
-
-    title: str
-    figures: tuple[int, ...]
-    contents: Callable[[Asked[Plan]], Contents]
-
-    def __call__(
-        self, store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
-    ) -> Page:
-        """Run what one figure needs, or everything, and write it down.
-
-        Args:
-            store: where finished parts are kept.
-            plan: how much is run.
-            figure: one of the figures; None for everything.
-            directory: of the data.
-            stand_in: run on data that need no files.
-            command: what the user typed.
-        """
-        numbers = self.figures if figure is None else (figure,)
-        told = self.contents(Asked(store, plan, figure, numbers, directory, stand_in))
-        return Page(self.title, told.introduction, verdicts_table(told.claims), told.parts, store.used, command)

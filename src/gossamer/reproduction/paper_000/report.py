@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Columns, Table
-from gossamer.reproduction.claims import ONE_STREAM, RULES, Claim
+from gossamer.reproduction.claims import ONE_STREAM, RULES
 from gossamer.reproduction.drawing import Curve, Panel
-from gossamer.reproduction.page import Asked, Contents, Part, Reproduction, claims_part
+from gossamer.reproduction.page import Asked, Chapter, Page, Part, claims_part
 from gossamer.reproduction.paper_000 import findings
 from gossamer.reproduction.paper_000.cases import HANDS, LADDER, Case, Sources
 from gossamer.reproduction.paper_000.experiments import Experiments
@@ -39,18 +39,20 @@ TUNED = (
 )
 
 
-def contents(asked: Asked[Plan]) -> Contents:
-    """Runs what is asked for, and tells what came out."""
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down."""
     lab = Experiments(asked.store, asked.plan, Sources(asked.plan, asked.directory, asked.stand_in))
-    claims = [claim for number in asked.numbers for claim in claims_of(lab, number)]
-    parts = [claims_part(claims, RULES, ONE_STREAM)]
-    parts += [part for number in asked.numbers for part in figures_of(lab, number)]
-    if asked.figure is None:
-        parts += ladder(lab)
-    return Contents(introduction(lab), claims, [*parts, traffic(lab.store), protocol(lab)])
-
-
-reproduce = Reproduction(TITLE, FIGURES, contents)
+    make: dict[int, Callable[[], Chapter]] = {
+        1: lambda: comparisons(lab, 1, (lab.sources.letter,)),
+        2: lambda: comparisons(lab, 2, lab.sources.poker),
+        3: lambda: Chapter(findings.of_epsilon(lab), [by_epsilon(lab)]),
+        4: lambda: Chapter(findings.of_size(lab), [by_size(lab)]),
+        5: lambda: Chapter(findings.of_graph(lab), [by_graph(lab)]),
+    }
+    chapters = [make[number]() for number in asked.numbers(FIGURES)]
+    ours = ladder(lab) if asked.figure is None else []
+    closing = [*ours, traffic(asked.store), protocol(lab)]
+    return Page.of(asked, TITLE, introduction(lab), chapters, closing, (RULES, ONE_STREAM))
 
 
 def introduction(lab: Experiments) -> tuple[str, ...]:
@@ -66,21 +68,10 @@ def introduction(lab: Experiments) -> tuple[str, ...]:
     )
 
 
-def claims_of(lab: Experiments, number: int) -> list[Claim]:
-    """The claims that rest on one figure."""
-    if number == 1:
-        return findings.of_comparison(lab, 1, lab.sources.letter)
-    if number == 2:
-        return [claim for data in lab.sources.poker for claim in findings.of_comparison(lab, 2, data)]
-    return {3: findings.of_epsilon, 4: findings.of_size, 5: findings.of_graph}[number](lab)
-
-
-def figures_of(lab: Experiments, number: int) -> list[Part]:
-    """A figure of the paper; the second one for each of the poker data."""
-    if number <= 2:
-        names = (lab.sources.letter,) if number == 1 else lab.sources.poker
-        return [comparison(lab, number, data) for data in names]
-    return [{3: by_epsilon, 4: by_size, 5: by_graph}[number](lab)]
+def comparisons(lab: Experiments, number: int, names: Sequence[str]) -> Chapter:
+    """Figures 1 and 2; the second one for each of the poker data."""
+    claims = [claim for data in names for claim in findings.of_comparison(lab, number, data)]
+    return Chapter(claims, [comparison(lab, number, data) for data in names])
 
 
 def comparison(lab: Experiments, number: int, data: str) -> Part:
@@ -143,7 +134,7 @@ def ladder(lab: Experiments) -> list[Part]:
     )
     return [
         Part("ladder", "From published to tight", text, table=_table(lab, cases), notes=(TUNED,)),
-        claims_part(claims, RULES, ONE_STREAM, title="From published to tight: verdicts", name="ladder-claims"),
+        claims_part(claims, (RULES, ONE_STREAM), title="From published to tight: verdicts", name="ladder-claims"),
     ]
 
 

@@ -9,7 +9,7 @@ from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
 from gossamer.reproduction.claims import Estimate, claims_table
 from gossamer.reproduction.drawing import Curve, Panel
-from gossamer.reproduction.page import Asked, Chapter, Contents, Part, Reproduction
+from gossamer.reproduction.page import Asked, Chapter, Page, Part
 from gossamer.reproduction.paper_001 import findings
 from gossamer.reproduction.paper_001.cases import (
     CLIP,
@@ -58,21 +58,18 @@ REGRET = (
 )
 
 
-def contents(asked: Asked[Plan]) -> Contents:
-    """Runs what is asked for, and tells what came out."""
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down."""
+    numbers, chapters = asked.numbers(FIGURES), []
     logistic = LogisticLab(asked.store, asked.plan.logistic)
     images = ImageLab(asked.store, asked.plan.images, Digits(asked.directory, asked.stand_in))
-    chapters = []
-    if 3 in asked.numbers:
+    if 3 in numbers:
         chapters.append(Chapter(findings.of_logistic(logistic), [logistic_figure(logistic)], beyond(logistic)))
-    if 4 in asked.numbers:
+    if 4 in numbers:
         claims = findings.of_images(images)
         chapters.append(Chapter(claims, [image_figure(images), *local_steps_figure(images)], [thresholds(images)]))
-    how = Part("protocol", "How it was run", protocol(logistic, images, asked.numbers))
-    return Contents.of(introduction(asked.plan, logistic, images, asked.numbers), chapters, [how])
-
-
-reproduce = Reproduction(TITLE, FIGURES, contents)
+    how = Part("protocol", "How it was run", protocol(logistic, images, numbers))
+    return Page.of(asked, TITLE, introduction(asked.plan, logistic, images, numbers), chapters, [how])
 
 
 def introduction(plan: Plan, logistic: LogisticLab, images: ImageLab, numbers: Sequence[int]) -> tuple[str, ...]:

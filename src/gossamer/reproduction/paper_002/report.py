@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
 from gossamer.errors import DataError
 from gossamer.privacy import Budget
 from gossamer.reports import Table
-from gossamer.reproduction.claims import RULES, Claim, Estimate, claims_table, verdicts_table
+from gossamer.reproduction.claims import Claim, Estimate
 from gossamer.reproduction.drawing import Curve, Panel
-from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.page import Asked, Chapter, Page, Part, claims_part
 from gossamer.reproduction.paper_002 import findings
 from gossamer.reproduction.paper_002.cases import (
     DELTA,
@@ -30,8 +29,6 @@ from gossamer.reproduction.paper_002.cases import (
 from gossamer.reproduction.paper_002.experiments import (
     BOTH,
     COMPARED,
-    CORRELATED,
-    DECISIONS,
     MODELS,
     PAPERS_STEP,
     PROTOCOLS,
@@ -39,11 +36,11 @@ from gossamer.reproduction.paper_002.experiments import (
     ClassLab,
     CompareLab,
     PairLab,
-    RegressionLab,
 )
 from gossamer.reproduction.paper_002.findings import PAPER, TABLE_5, level_name
 from gossamer.reproduction.paper_002.plan import Plan
-from gossamer.reproduction.store import Result, Store
+from gossamer.reproduction.paper_002.regression import CORRELATED, DECISIONS, RegressionLab
+from gossamer.reproduction.store import Result
 
 TITLE = "Paper 002 again: private learning of nondecomposable objectives, each node with coordinates of its own"
 FIGURES = (3, 5, 6, 7)
@@ -58,42 +55,27 @@ WORTH = (
 SMALL_REGRESSION = (Budget(1.0), Budget(1.0, DELTA))
 
 
-def reproduce(
-    store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
-) -> Page:
-    """Run what one figure needs, or everything, and write it down; without data, what needs none.
-
-    Args:
-        store: where finished parts are kept.
-        plan: how much is run.
-        figure: one of `FIGURES`; None for everything.
-        directory: of the data.
-        stand_in: run on data that need no files.
-        command: what the user typed.
-    """
-    tasks = Tasks(directory, stand_in)
-    steps: dict[int, Callable[[], tuple[list[Claim], list[Part]]]] = {
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down; without data, what needs none."""
+    store, plan, tasks = asked.store, asked.plan, Tasks(asked.directory, asked.stand_in)
+    make: dict[int, Callable[[], Chapter]] = {
         3: lambda: regression(RegressionLab(store, plan)),
-        5: lambda: classification({key: ClassLab(store, plan, task=tasks.of(key)) for key in TABLES}),
-        6: lambda: pairs(PairLab(store, plan, task=tasks.of("mnist"))),
-        7: lambda: compared(CompareLab(store, plan, task=tasks.of("cifar10"))),
+        5: lambda: classification({key: ClassLab(store, plan, tasks.of(key)) for key in TABLES}),
+        6: lambda: pairs(PairLab(store, plan, tasks.of("mnist"))),
+        7: lambda: compared(CompareLab(store, plan, tasks.of("cifar10"))),
     }
-    claims: list[Claim] = []
-    parts: list[Part] = []
-    for number in FIGURES if figure is None else (figure,):
+    chapters = []
+    for number in asked.numbers(FIGURES):
         try:
-            more, drawn = steps[number]()
+            chapters.append(make[number]())
         except DataError as missing:
-            if figure is not None:
+            if asked.figure is not None:
                 raise
-            more = [Claim(f"figure {number}: its data are missing", f"figure {number}", {})]
-            drawn = [Part(f"figure-{number}", f"Figure {number}: not run", (str(missing),))]
-        claims += more
-        parts += drawn
-    table = Part("claims", "What the paper says, and what we measured", (RULES,), table=claims_table(claims))
-    opening = introduction(plan, stand_in)
+            claim = Claim(f"figure {number}: its data are missing", f"figure {number}", {})
+            part = Part(f"figure-{number}", f"Figure {number}: not run", (str(missing),))
+            chapters.append(Chapter([claim], [part]))
     closing = [networks(), out_of_reach(), protocol(plan)]
-    return Page(TITLE, opening, verdicts_table(claims), [table, *parts, *closing], store.used, command)
+    return Page.of(asked, TITLE, introduction(plan, asked.stand_in), chapters, closing)
 
 
 def introduction(plan: Plan, stand_in: bool) -> tuple[str, ...]:
@@ -112,7 +94,7 @@ def introduction(plan: Plan, stand_in: bool) -> tuple[str, ...]:
     )
 
 
-def regression(lab: RegressionLab) -> tuple[list[Claim], list[Part]]:
+def regression(lab: RegressionLab) -> Chapter:
     """Figure 3, and what correlated noise gains."""
     rounds = lab.plan.rounds
     unit = SCALES["sigma = 1/eps"]
@@ -122,7 +104,7 @@ def regression(lab: RegressionLab) -> tuple[list[Claim], list[Part]]:
             "regret per round",
             (
                 *(_curve(level_name(e), lab.level(name, unit, e), quantity, lab.plan.points) for e in LEVELS),
-                _flat("playing 0", lab.points[: lab.plan.points], float(np.mean(lab.zero(rounds)))),
+                _zero(lab.points[: lab.plan.points], float(np.mean(lab.zero(rounds)))),
             ),
             log=True,
         )
@@ -151,7 +133,7 @@ def regression(lab: RegressionLab) -> tuple[list[Claim], list[Part]]:
         table=Table(columns, tuple(rows)),
         notes=(BANDS, WORTH),
     )
-    return findings.of_regression(lab), [figure, *correlated(lab)]
+    return Chapter(findings.of_regression(lab), [figure, *correlated(lab)])
 
 
 def _regret_row(lab: RegressionLab, case: Case, label: str, longer: int | None) -> tuple[str, ...]:
@@ -184,15 +166,11 @@ def correlated(lab: RegressionLab) -> list[Part]:
     columns = ("row", "x(t)", "running average", "share of playing 0", "guarantee")
     return [
         Part("correlated", "What correlated noise gains", text, table=Table(columns, tuple(rows))),
-        Part(
-            "correlated-claims",
-            "What correlated noise gains: verdicts",
-            table=claims_table(findings.of_correlated(lab)),
-        ),
+        claims_part(findings.of_correlated(lab), (), "What correlated noise gains: verdicts", "correlated-claims"),
     ]
 
 
-def classification(labs: dict[str, ClassLab]) -> tuple[list[Claim], list[Part]]:
+def classification(labs: dict[str, ClassLab]) -> Chapter:
     """Figure 5 and tables 2 to 4."""
     unit = SCALES["sigma = 14/eps"]
     panels = [
@@ -204,7 +182,7 @@ def classification(labs: dict[str, ClassLab]) -> tuple[list[Claim], list[Part]]:
                     _curve(level_name(e), lab.level(name, unit, e), "fitness", None, lab.task.batch, first=3)
                     for e in LEVELS
                 ),
-                _flat("playing 0", lab.level(name, unit, math.inf)["rounds"][3:], math.log(2)),
+                _zero(lab.level(name, unit, math.inf)["rounds"][3:], math.log(2)),
             ),
             log=True,
         )
@@ -218,17 +196,13 @@ def classification(labs: dict[str, ClassLab]) -> tuple[list[Claim], list[Part]]:
         panels=tuple(panels),
         notes=(BANDS,),
     )
-    goals = Part(
-        "goals",
-        "What we set out to reach without noise",
-        (
-            "Set before the runs: test accuracy of the running average, mean over runs, with and without the errors xi "
-            "of gradients, N(0, 0.1), that the paper adds to each node's gradient.",
-        ),
-        table=claims_table(findings.of_goals(labs)),
+    text = (
+        "Set before the runs: test accuracy of the running average, mean over runs, with and without the errors xi of "
+        "gradients, N(0, 0.1), that the paper adds to each node's gradient.",
     )
+    goals = claims_part(findings.of_goals(labs), text, "What we set out to reach without noise", "goals")
     claims = [claim for lab in labs.values() for claim in findings.of_task(lab)]
-    return claims, [figure, *map(accuracies, labs.values()), goals]
+    return Chapter(claims, [figure, *map(accuracies, labs.values()), goals])
 
 
 ACCURACY_COLUMNS = (
@@ -293,26 +267,33 @@ def _accuracy_row(lab: ClassLab, case: Case, label: str, paper: str) -> tuple[st
     )
 
 
-def pairs(lab: PairLab) -> tuple[list[Claim], list[Part]]:
+def pairs(lab: PairLab) -> Chapter:
     """Figure 6 and table 5."""
     t, entry = lab.changed, lab.entry
     shown = ("non-private", "sigma = 1/eps, eps = 1", "sigma = 14/eps, eps = 1", "tight, (1, 1e-5), blt")
-    panels = [
-        Panel(
-            f"{name}, {label}",
-            f"entry {entry + 1} of x(t)",
-            tuple(_one(key, lab.differences(lab.cases(name)[label]), key) for key in ("F", "F'")),
-        )
-        for name in BOTH
-        for label in shown[:2]
-    ] + [
-        Panel(
-            f"{name}: difference",
-            f"|x(t) - x'(t)|, entry {entry + 1}",
-            tuple(_gap(label, lab.differences(lab.cases(name)[label])) for label in shown),
-        )
-        for name in BOTH
-    ]
+    panels = (
+        [
+            Panel(
+                f"{name}, {label}",
+                f"entry {entry + 1} of x(t)",
+                tuple(
+                    Curve.line(key, found["rounds"], found[key][0])  # the first run alone
+                    for found in [lab.differences(lab.cases(name)[label])]
+                    for key in ("F", "F'")
+                ),
+            )
+            for name in BOTH
+            for label in shown[:2]
+        ]
+        + [
+            Panel(
+                f"{name}: difference",
+                f"|x(t) - x'(t)|, entry {entry + 1}",
+                tuple(_gap(label, lab.differences(lab.cases(name)[label])) for label in shown),
+            )
+            for name in BOTH
+        ]
+    )
     rows = []
     for name in BOTH:
         places = {label: place for place, label in enumerate(("non-private", "eps = 1", "eps = 0.5", "eps = 0.2"))}
@@ -352,10 +333,10 @@ def pairs(lab: PairLab) -> tuple[list[Claim], list[Part]]:
         table=Table(columns, tuple(rows)),
         notes=("Decisions are of one run; differences, and the table, are means over runs.", WORTH),
     )
-    return findings.of_pairs(lab), [part]
+    return Chapter(findings.of_pairs(lab), [part])
 
 
-def compared(lab: CompareLab) -> tuple[list[Claim], list[Part]]:
+def compared(lab: CompareLab) -> Chapter:
     """Figure 7."""
     sigma = SCALES["sigma = 1/eps"]
     panels = [
@@ -364,7 +345,7 @@ def compared(lab: CompareLab) -> tuple[list[Claim], list[Part]]:
             "average fitness",
             (
                 *(_curve(name, lab.found(name, sigma, protocol), "fitness", None) for name in names),
-                _flat("playing 0", lab.found(names[0], sigma, protocol)["rounds"], NODES * math.log(2)),
+                _zero(lab.found(names[0], sigma, protocol)["rounds"], NODES * math.log(2)),
             ),
             log=protocol == PAPERS_STEP,
         )
@@ -400,7 +381,7 @@ def compared(lab: CompareLab) -> tuple[list[Claim], list[Part]]:
         table=Table(columns, tuple(rows)),
         notes=(BANDS, WORTH),
     )
-    return findings.of_compared(lab), [part]
+    return Chapter(findings.of_compared(lab), [part])
 
 
 def _compared_row(lab: CompareLab, name: Name, sigma: float, protocol: str) -> tuple[str, ...]:
@@ -481,26 +462,17 @@ def protocol(plan: Plan) -> Part:
 def _curve(name: str, found: Result, quantity: str, points: int | None, unit: float = 1.0, first: int = 0) -> Curve:
     """A mean over runs with its spread; the first rounds may be left out."""
     runs = np.array(found[quantity])[:, first:points] / unit
-    mean, spread = runs.mean(axis=0), runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(runs.shape[1])
-    low = np.maximum(mean - spread, 0.05 * mean)  # a logarithm needs it
-    return Curve(name, found["rounds"][first:points], mean.tolist(), low.tolist(), (mean + spread).tolist())
-
-
-def _one(name: str, found: Result, quantity: str) -> Curve:
-    """The first run alone."""
-    curve = found[quantity][0]
-    return Curve(name, found["rounds"], curve, curve, curve)
+    return Curve.of_runs(name, found["rounds"][first:points], runs, least=0.05)
 
 
 def _gap(name: str, found: Result) -> Curve:
     """How far two runs are apart, mean over pairs."""
-    gap = np.mean(np.abs(np.array(found["F"]) - np.array(found["F'"])), axis=0).tolist()
-    return Curve(name, found["rounds"], gap, gap, gap)
+    gap = np.mean(np.abs(np.array(found["F"]) - np.array(found["F'"])), axis=0)
+    return Curve.line(name, found["rounds"], gap.tolist())
 
 
-def _flat(name: str, rounds: Sequence[int], height: float) -> Curve:
-    line = [height] * len(rounds)
-    return Curve(name, rounds, line, line, line)
+def _zero(rounds: Sequence[int], height: float) -> Curve:
+    return Curve.line("playing 0", rounds, [height] * len(rounds))
 
 
 def _percent(values: Sequence[float]) -> str:
