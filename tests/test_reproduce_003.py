@@ -19,6 +19,7 @@ from gossamer.cli import app
 from gossamer.core import Algorithm, Rate
 from gossamer.problems import Problem
 from gossamer.reproduction import Store, paper_003
+from gossamer.reproduction.claims import FOUND, at_most
 from gossamer.reproduction.paper_003 import __main__ as runs
 from gossamer.reproduction.paper_003 import experiments, findings
 from gossamer.reproduction.paper_003.cases import (
@@ -148,8 +149,8 @@ def test_budgets_are_those_of_soundness() -> None:
 
 
 def test_staying_is_not_the_same_as_arriving() -> None:
-    assert findings.at_most([0.3, 0.2], 0.4).verdict == "holds"
-    assert findings.at_most([0.5], 0.4).verdict == "does not hold"
+    assert at_most([0.3, 0.2], 0.4).verdict == "holds"
+    assert at_most([0.5], 0.4).verdict == "does not hold"
     assert experiments._first([1, 2, 3], np.array([False, True, False])) == 2
     assert experiments._first([1, 2], np.array([False, False])) is None
 
@@ -159,7 +160,7 @@ def test_networks_wait_for_an_accelerator(tmp_path: Path) -> None:
     lab = NetworkLab(Store(tmp_path), plan, IMAGES)
     assert lab.endless("raw") is None
     assert lab.attack(1.0) is None
-    assert {claim.findings[findings.KIND].verdict for claim in findings.of_network(lab)} == {"not run"}
+    assert {claim.findings[FOUND].verdict for claim in findings.of_network(lab)} == {"not run"}
 
 
 def test_a_network_is_trained_and_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
