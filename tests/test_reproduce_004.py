@@ -30,7 +30,7 @@ from gossamer.reproduction.paper_004.cases import (
     STOCHASTIC,
     Gains,
 )
-from gossamer.reproduction.paper_004.experiments import Lab, exponent
+from gossamer.reproduction.paper_004.experiments import ExpertLab, exponent
 from gossamer.reproduction.paper_004.findings import FIRST
 from gossamer.reproduction.paper_004.plan import QUICK
 from gossamer.reproduction.store import Result
@@ -122,7 +122,7 @@ def test_the_best_mixture() -> None:
 
 
 def test_smooth_losses_are_played(tmp_path: Path) -> None:
-    lab = Lab(Store(tmp_path), TINY)
+    lab = ExpertLab(Store(tmp_path), TINY)
     found = lab.smooth(1.0, "vertex")
     assert np.shape(found["regret"]) == (1, 1)
     assert (found["basis"], found["observer"]) == ("proven", "peers")
@@ -130,7 +130,7 @@ def test_smooth_losses_are_played(tmp_path: Path) -> None:
 
 def test_regret_in_hindsight_and_in_expectation(tmp_path: Path) -> None:
     """Uniform play, before anything is learnt, costs (1 - 1/d) gap a step."""
-    lab, case = Lab(Store(tmp_path), TINY), STOCHASTIC[FIRST]
+    lab, case = ExpertLab(Store(tmp_path), TINY), STOCHASTIC[FIRST]
     algorithm = case.make(2, 1024)
     counts = experiments._counts(algorithm, 1024)
     assert counts.sum() == 1024
@@ -170,7 +170,7 @@ def test_a_part_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is played: every algorithm would be a program, and on smooth losses every block size."""
 
-    def nothing(self: Lab, beta: float, release: str) -> Result:
+    def nothing(self: ExpertLab, beta: float, release: str) -> Result:
         facts = {"basis": "proven", "epsilon": 1.0, "delta": 0.0, "observer": "peers", "exchanges": 2, "numbers": 80}
         return {"regret": [[1.0], [2.0]], **facts}
 
@@ -178,7 +178,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
         clients, seeds = given[3], given[5]
         return {kind: [100.0 / clients + seed for seed in seeds] for kind in ("regret", "expected")}
 
-    monkeypatch.setattr(Lab, "smooth", nothing)
+    monkeypatch.setattr(ExpertLab, "smooth", nothing)
     monkeypatch.setattr(experiments, "_regrets", regrets)
     monkeypatch.setattr(paper_004, "QUICK", TINY)
     monkeypatch.setattr(runs, "QUICK", TINY)

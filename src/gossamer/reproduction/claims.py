@@ -113,6 +113,15 @@ def judged(measured: str, *, holds: bool, fails: bool) -> Finding:
     return Finding(measured, "does not hold" if fails else "holds" if holds else "not resolved")
 
 
+def decided(true: bool, measured: str) -> Finding:
+    """What needs no interval.
+
+    >>> decided(3 < 4, "3 of 4").verdict
+    'holds'
+    """
+    return judged(measured, holds=true, fails=not true)
+
+
 @dataclass(frozen=True)
 class Claim:
     """One statement of a paper, with what we found in every column of the table.
@@ -135,10 +144,10 @@ def across(columns: Mapping[str, Column], statement: str, source: str, find: Cal
     return Claim(statement, source, {name: find(column) for name, column in columns.items()})
 
 
-def found(statement: str, source: str, finding: Finding) -> Claim:
+def single(statement: str, source: str, finding: Finding) -> Claim:
     """A claim with one finding only.
 
-    >>> found("A is below B", "Figure 1", NOT_RUN).findings
+    >>> single("A is below B", "Figure 1", NOT_RUN).findings
     {'found': Finding(measured='-', verdict='not run')}
     """
     return Claim(statement, source, {FOUND: finding})

@@ -23,10 +23,11 @@ from gossamer.reproduction.claims import (
     across,
     at_most,
     below,
-    found,
+    decided,
     judged,
     reaches,
     sign,
+    single,
 )
 from gossamer.reproduction.paper_003.cases import (
     BASE,
@@ -158,10 +159,10 @@ def of_usable(lab: UsableLab) -> list[Claim]:
     known = "(2, 1e-5) for ever, averaged release, each learner's own"
     accurate, small = f"accuracy of at least {ACCURATE:g}", f"loss of at most {SMALL_LOSS:g}"
     return [
-        found(f"{known}: {accurate}", "ours", reaches(own(private, "averaged", "accuracy"), ACCURATE)),
-        found(f"{known}: {small}", "ours", at_most(own(private, "averaged", "loss"), SMALL_LOSS)),
+        single(f"{known}: {accurate}", "ours", reaches(own(private, "averaged", "accuracy"), ACCURATE)),
+        single(f"{known}: {small}", "ours", at_most(own(private, "averaged", "loss"), SMALL_LOSS)),
         *(
-            found(
+            single(
                 f"{kind}, for ever, averaged release: {accurate}",
                 "ours",
                 reaches(own(lab.found(kind), "averaged", "accuracy"), ACCURATE),
@@ -181,8 +182,8 @@ def of_network(lab: NetworkLab) -> list[Claim]:
         learnt = NOT_RUN if ours is None or theirs is None else _pair(tested(theirs), tested(ours), (title, "theta"))
         stalled = NOT_RUN if theirs is None else at_most(tested(theirs), STALLED)
         claims += [
-            found(f"{name}: {title} ends below theta of Algorithm 1 (test)", where, learnt),
-            found(f"{name}: {title} does not train (test accuracy at most {STALLED:g})", where, stalled),
+            single(f"{name}: {title} ends below theta of Algorithm 1 (test)", where, learnt),
+            single(f"{name}: {title} does not train (test accuracy at most {STALLED:g})", where, stalled),
         ]
     return claims
 
@@ -195,12 +196,12 @@ def _table_2(lab: NetworkLab) -> list[Claim]:
         for level, values in there.items():
             paper = TABLE_2[level][1]
             statement = f"MNIST, noise x{level:g}, {MODELS[model]}: test accuracy of {paper:g} (within {CLOSE:g})"
-            claims.append(found(statement, "Table II", about(Estimate.of(values), paper, CLOSE)))
-        claims.append(found(f"MNIST, {MODELS[model]}: more noise, less test accuracy", "Table II", _falling(there)))
+            claims.append(single(statement, "Table II", about(Estimate.of(values), paper, CLOSE)))
+        claims.append(single(f"MNIST, {MODELS[model]}: more noise, less test accuracy", "Table II", _falling(there)))
     attacked = {level: lab.attack(level) for level in (0.0, *lab.plan.levels)}
     errors = {level: each["error"] for level, each in attacked.items() if each is not None}
     more = NOT_RUN if len(errors) < 2 else _falling({level: [-e for e in each] for level, each in errors.items()}, -1)
-    return [*claims, found("MNIST: more noise, more DLG error", "Table II", more)]
+    return [*claims, single("MNIST: more noise, more DLG error", "Table II", more)]
 
 
 def tested(found: Result) -> list[float]:
@@ -226,7 +227,7 @@ def _left(lab: TrackingLab, model: Publish, l2: float) -> Finding:
 def _everyone(lab: TrackingLab, model: Publish, l2: float) -> Finding:
     errors = np.mean(lab.endless(l2)["models"][model]["error"], axis=0)
     ratios = errors[-1] / errors[lab.at.index(EARLY)]
-    return _yes((ratios < 1).all(), "share left, learners 1 to 5: " + ", ".join(f"{ratio:.2f}" for ratio in ratios))
+    return decided((ratios < 1).all(), "share left, learners 1 to 5: " + ", ".join(f"{ratio:.2f}" for ratio in ratios))
 
 
 def _against(lab: TrackingLab, model: Publish, name: str, quantity: str, l2: float) -> Finding:
@@ -239,11 +240,6 @@ def _nearer(lab: TrackingLab, l2: float) -> Finding:
     return _pair(at_end(runs, "raw"), at_end(runs, "start") * lab.plan.seeds, ("theta", "0"))
 
 
-def _yes(true: bool, measured: str) -> Finding:
-    """What no interval is needed for."""
-    return judged(measured, holds=true, fails=not true)
-
-
 def _pair(low: Sequence[float], high: Sequence[float], names: tuple[str, str]) -> Finding:
     return below(Estimate.of(low), Estimate.of(high), names)
 
@@ -251,7 +247,7 @@ def _pair(low: Sequence[float], high: Sequence[float], names: tuple[str, str]) -
 def _finite(lab: TrackingLab, l2: float) -> Finding:
     problem = lab.mushrooms.problem(l2)
     total = spent(fadings(problem)["tight"], problem.dim, GROWTHS[0], None)
-    return _yes(math.isfinite(total), f"{total:.4g}")
+    return decided(math.isfinite(total), f"{total:.4g}")
 
 
 def _grows(lab: TrackingLab, name: str, l2: float) -> Finding:
@@ -269,7 +265,7 @@ def _met(lab: TrackingLab, l2: float) -> Finding:
     reasons = dict.fromkeys(reason for why in broken.values() for reason in why)
     found = {reason: [str(number) for number, why in broken.items() if reason in why] for reason in reasons}
     words = "; ".join(f"Theorems {', '.join(numbers)}: {reason}" for reason, numbers in found.items())
-    return _yes(not words, words or "all hold")
+    return decided(not words, words or "all hold")
 
 
 def _slower(lab: TrackingLab, l2: float) -> Finding:
@@ -281,7 +277,7 @@ def _slower(lab: TrackingLab, l2: float) -> Finding:
         f"x{level:g}: {mean:.0f}" if math.isfinite(mean) else f"x{level:g}: more than {lab.plan.table_rounds:,}"
         for level, mean in zip(levels, means, strict=True)
     )
-    return _yes(all(low <= high for low, high in pairwise(means)) and means[0] < means[-1], measured)
+    return decided(all(low <= high for low, high in pairwise(means)) and means[0] < means[-1], measured)
 
 
 def _table_budget(lab: TrackingLab, l2: float) -> Finding:
@@ -293,7 +289,7 @@ def _table_budget(lab: TrackingLab, l2: float) -> Finding:
     kinds = fadings(problem)
     costs = {name: spent(each, problem.dim, GROWTHS[0], rounds, BASE["Table I"]) for name, each in kinds.items()}
     measured = f"{rounds} iterations: " + ", ".join(f"{name} {cost:.4g}" for name, cost in costs.items())
-    return _yes(any(abs(cost - TABLE_1[1.0][0]) < 0.05 * TABLE_1[1.0][0] for cost in costs.values()), measured)
+    return decided(any(abs(cost - TABLE_1[1.0][0]) < 0.05 * TABLE_1[1.0][0] for cost in costs.values()), measured)
 
 
 def _falling(runs: Mapping[float, Sequence[float]], shown: int = 1) -> Finding:

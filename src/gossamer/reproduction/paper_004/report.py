@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from gossamer.reports import Table
 from gossamer.reports.figures import Picture
-from gossamer.reproduction.claims import Claim, claims_table, verdicts_table
+from gossamer.reproduction.claims import Claim, one_column, verdicts_table
 from gossamer.reproduction.drawing import Curve, Panel, draw
-from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.page import Asked, Page, Part, claims_part
 from gossamer.reproduction.paper_004 import findings
 from gossamer.reproduction.paper_004.cases import (
     ADVERSARIES,
@@ -36,8 +35,8 @@ from gossamer.reproduction.paper_004.cases import (
     Gains,
 )
 from gossamer.reproduction.paper_004.experiments import (
+    ExpertLab,
     Fit,
-    Lab,
     by_stream,
     coin_regret,
     estimate,
@@ -45,7 +44,7 @@ from gossamer.reproduction.paper_004.experiments import (
 )
 from gossamer.reproduction.paper_004.findings import FIRST, FLOOR, RULES, SPARSE_FLOOR, uniform
 from gossamer.reproduction.paper_004.plan import Plan
-from gossamer.reproduction.store import Result, Store
+from gossamer.reproduction.store import Result
 
 TITLE = "Paper 004 again: Table 1 made empirical"
 FIGURES = (1, 2, 3)
@@ -72,20 +71,9 @@ class Clients(Part):
         return drawn
 
 
-def reproduce(
-    store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
-) -> Page:
-    """Run one part, or everything, and write it down.
-
-    Args:
-        store: where finished parts are kept.
-        plan: how much is run.
-        figure: one of `FIGURES`; None for everything.
-        directory: of data; there are none.
-        stand_in: instead of data; there are none.
-        command: what the user typed.
-    """
-    lab, numbers = Lab(store, plan), FIGURES if figure is None else (figure,)
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down; there are no data."""
+    lab, numbers = ExpertLab(asked.store, asked.plan), asked.numbers(FIGURES)
     claims: list[Claim] = []
     parts: list[Part] = []
     if 1 in numbers:
@@ -97,11 +85,11 @@ def reproduce(
         parts += [realizable(lab), hidden(lab)]
     if 3 in numbers:
         claims += findings.of_general(lab)
-        parts += [general(lab)]
-    table = Part("claims", "What is said, and what we measured", (RULES,), table=claims_table(claims))
-    how = Part("protocol", "How it was run", protocol(plan))
-    verdicts = verdicts_table(findings.flat(claims))
-    return Page(TITLE, introduction(plan), verdicts, [table, *parts, how], store.used, command)
+        parts.append(general(lab))
+    table = claims_part(claims, (RULES,), "What is said, and what we measured")
+    every = [table, *parts, Part("protocol", "How it was run", protocol(asked.plan))]
+    verdicts = verdicts_table(one_column(claims))
+    return Page(TITLE, introduction(asked.plan), verdicts, every, asked.store.used, asked.command)
 
 
 def introduction(plan: Plan) -> tuple[str, ...]:
@@ -116,31 +104,21 @@ def introduction(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def stochastic(lab: Lab) -> Part:
+def stochastic(lab: ExpertLab) -> Part:
     """Fed-DP-OPE-Stoch on linear losses against m."""
     sizes = lab.plan.stochastic
-    cases = {**STOCHASTIC, **REFERENCES}
-    found = {title: {m: lab.stochastic(title, case, m) for m in sizes.clients} for title, case in cases.items()}
-    extra = {title: {m: lab.stochastic(title, case, m) for m in sizes.published} for title, case in PUBLISHED.items()}
+    found = _found(lab.stochastic, {**STOCHASTIC, **REFERENCES}, sizes.clients)
+    extra = _found(lab.stochastic, PUBLISHED if sizes.published else {}, sizes.published)
     level = uniform(sizes.horizon)
-    rows = [
-        (title, *_regrets(runs, sizes.clients), _fit(fit), _predicted(case), *_promise(next(iter(runs.values()))))
-        for title, case, runs, fit in [
-            *((t, cases[t], found[t], findings.stochastic_fit(lab, t) if t in STOCHASTIC else None) for t in cases),
-            *((t, PUBLISHED[t], extra[t], findings.stochastic_fit(lab, t, PUBLISHED)) for t in PUBLISHED if extra[t]),
-        ]
-    ]
+    fits = {title: findings.stochastic_fit(lab, title) for title in STOCHASTIC}
+    fits |= {title: findings.stochastic_fit(lab, title, PUBLISHED) for title in extra}
+    rows = _rows({**found, **extra}, {**STOCHASTIC, **REFERENCES, **PUBLISHED}, sizes.clients, fits)
     rows.append(("uniform play (expected)", *[f"{level:.0f}"] * len(sizes.clients), "0", "-", "-", "-", "-", "-"))
-    drawn = (*STOCHASTIC, "follow the leader")
+    drawn = [_curve(title, found[title]) for title in (*STOCHASTIC, "follow the leader")]
+    expected = [_curve(title, found[title], "expected") for title in STOCHASTIC]
     panels = (
-        Panel("regret of one client", "regret", tuple(_curve(title, found[title]) for title in drawn), level, log=True),
-        Panel(
-            "expected regret of one client",
-            "regret",
-            tuple(_curve(title, found[title], "expected") for title in STOCHASTIC),
-            level,
-            log=True,
-        ),
+        Panel("regret of one client", "regret", tuple(drawn), level, log=True),
+        Panel("expected regret of one client", "regret", tuple(expected), level, log=True),
     )
     return Clients(
         "stochastic",
@@ -153,9 +131,7 @@ def stochastic(lab: Lab) -> Part:
             "ln(d) / (m gap) does where the best expert can be told; the next section looks for the worst gap.",
         ),
         panels=panels,
-        table=Table(
-            ("algorithm", *(f"m={m}" for m in sizes.clients), "exponent of 1/m", "paper", *PROMISE), tuple(rows)
-        ),
+        table=_table("algorithm", sizes.clients, rows, "exponent of 1/m", "paper", *PROMISE),
         notes=(
             f"{BANDS} Dotted: uniform play. Hedge and follow the leader exchange every 8 steps and are not private. "
             "Rows 'published' have the paper's batches and noise and run sample by sample, on fewer streams.",
@@ -164,7 +140,7 @@ def stochastic(lab: Lab) -> Part:
     )
 
 
-def gaps(lab: Lab) -> Part:
+def gaps(lab: ExpertLab) -> Part:
     """The worst gap for every m."""
     sizes, case = lab.plan.stochastic, STOCHASTIC[FIRST]
     every = sorted({GAP, *sizes.gaps}, reverse=True)
@@ -177,13 +153,12 @@ def gaps(lab: Lab) -> Part:
     scale = {m: math.sqrt(sizes.horizon * math.log(EXPERTS) / m) for m in sizes.clients}
     rows.append(("sqrt(T ln(d) / m)", *(_number(scale[m]) for m in sizes.clients)))
     regrets = {m: found for m, _, found in worst}
-    line = [scale[m] for m in sizes.clients]
     panel = Panel(
         "expected regret at the worst gap",
         "regret",
         (
             _curve("worst gap", regrets, "expected"),
-            Curve("sqrt(T ln(d) / m)", list(sizes.clients), line, line, line),
+            Curve.line("sqrt(T ln(d) / m)", list(scale), list(scale.values())),
             _curve(f"gap {GAP:g}", {m: lab.stochastic(FIRST, case, m) for m in sizes.clients}, "expected"),
         ),
         log=True,
@@ -196,12 +171,12 @@ def gaps(lab: Lab) -> Part:
             f"{_fit(findings.worst_fit(lab))}; the paper's upper bound has 0.5 and an additive term of the noise.",
         ),
         panels=(panel,),
-        table=Table(("gap", *(f"m={m}" for m in sizes.clients)), tuple(rows)),
+        table=_table("gap", sizes.clients, rows),
         notes=(BANDS,),
     )
 
 
-def smooth(lab: Lab) -> Part:
+def smooth(lab: ExpertLab) -> Part:
     """Local, a release for every vertex against one for every leaf, with smoothness swept."""
     sizes, rows = lab.plan.smooth, []
     for beta in sizes.betas:
@@ -217,7 +192,7 @@ def smooth(lab: Lab) -> Part:
                     f"{found['exchanges']:,}",
                     f"{found['numbers']:,}",
                     f"{predicted:,.0f}" if beta else "-",
-                    *_promise(found),
+                    *_promise({sizes.clients: found}),
                 )
             )
     return Part(
@@ -246,7 +221,7 @@ def smooth(lab: Lab) -> Part:
     )
 
 
-def messages(lab: Lab) -> tuple[list[Claim], Part]:
+def messages(lab: ExpertLab) -> tuple[list[Claim], Part]:
     """What is sent, against what the paper predicts; nothing is run for it."""
     sizes = lab.plan.stochastic
     rows, growth = [], {}
@@ -283,22 +258,13 @@ def messages(lab: Lab) -> tuple[list[Claim], Part]:
     return findings.of_messages(growth, linear), part
 
 
-def realizable(lab: Lab) -> Part:
+def realizable(lab: ExpertLab) -> Part:
     """Fed-SVT against m."""
-    sizes = lab.plan.realizable
-    cases = {**SPARSE, **SPARSE_REFERENCES}
-    found = {title: {m: lab.realizable(title, case, m) for m in sizes.clients} for title, case in cases.items()}
-    local = {title: {m: lab.realizable(title, case, m) for m in sizes.local} for title, case in LOCAL_SPARSE.items()}
-    rows = [
-        (
-            title,
-            *_regrets(runs, sizes.clients),
-            _fit(findings.sparse_fit(lab, title)) if title in SPARSE else "-",
-            _predicted({**cases, **LOCAL_SPARSE}[title]),
-            *_promise(next(iter(runs.values()))),
-        )
-        for title, runs in {**found, **local}.items()
-    ]
+    sizes, cases = lab.plan.realizable, {**SPARSE, **SPARSE_REFERENCES}
+    found = _found(lab.realizable, cases, sizes.clients)
+    local = _found(lab.realizable, LOCAL_SPARSE, sizes.local)
+    fits = {title: findings.sparse_fit(lab, title) for title in SPARSE}
+    rows = _rows({**found, **local}, {**cases, **LOCAL_SPARSE}, sizes.clients, fits)
     shown = {
         "pure": ("published", "remainder", "halves", "tight"),
         "approximate": ("published", "remainder", "tight"),
@@ -326,30 +292,23 @@ def realizable(lab: Lab) -> Part:
             f"N / 2 whatever m, and every change up to N.",
         ),
         panels=panels,
-        table=Table(
-            ("calibration", *(f"m={m}" for m in sizes.clients), "exponent of 1/m", "paper", *PROMISE), tuple(rows)
-        ),
+        table=_table("calibration", sizes.clients, rows, "exponent of 1/m", "paper", *PROMISE),
         notes=(f"{BANDS} Local rows: fewer m and streams; the paper has no local version.",),
     )
 
 
-def hidden(lab: Lab) -> Part:
+def hidden(lab: ExpertLab) -> Part:
     """The construction behind Theorem 2.7."""
     sizes = lab.plan.realizable
-    found = {title: {m: lab.hidden(title, case, m) for m in sizes.clients} for title, case in HIDDEN.items()}
+    found = _found(lab.hidden, HIDDEN, sizes.clients)
     bound = [math.log(MANY) / (m * EPSILON) for m in sizes.clients]
     rows = [
-        (
-            title,
-            *_regrets(runs, sizes.clients),
-            _fit(findings.hidden_fit(lab, title)),
-            *_promise(runs[sizes.clients[0]]),
-        )
+        (title, *_regrets(runs, sizes.clients), _fit(findings.hidden_fit(lab, title)), *_promise(runs))
         for title, runs in found.items()
     ]
     rows.append(("ln(d) / (m epsilon)", *(_number(value) for value in bound), "1", *["-"] * len(PROMISE)))
     curves = [_curve(title, runs) for title, runs in found.items()]
-    curves.append(Curve("ln(d) / (m epsilon)", list(sizes.clients), bound, bound, bound))
+    curves.append(Curve.line("ln(d) / (m epsilon)", list(sizes.clients), bound))
     return Clients(
         "hidden",
         f"Theorem 2.7: one expert without losses, all others always lose; N = 1, T = {sizes.hidden:,}",
@@ -358,12 +317,12 @@ def hidden(lab: Lab) -> Part:
             "factor of about ln(d) + ln(T) and its constants. Exponents are fitted where regret exceeds 3.",
         ),
         panels=(Panel("regret of one client", "regret", tuple(curves), log=True),),
-        table=Table(("calibration", *(f"m={m}" for m in sizes.clients), "exponent of 1/m", *PROMISE), tuple(rows)),
+        table=_table("calibration", sizes.clients, rows, "exponent of 1/m", *PROMISE),
         notes=(BANDS,),
     )
 
 
-def general(lab: Lab) -> Part:
+def general(lab: ExpertLab) -> Part:
     """Theorem 2.4."""
     sizes, rows, panels = lab.plan.oblivious, [], []
     bound = coin_regret(sizes.horizon, EXPERTS)
@@ -372,7 +331,7 @@ def general(lab: Lab) -> Part:
         curves = []
         for title, case in GENERAL.items():
             runs = {m: lab.general(adversary, title, case, m) for m in sizes.clients}
-            rows.append((adversary, title, *_regrets(runs, sizes.clients), *_promise(runs[sizes.clients[0]])))
+            rows.append((adversary, title, *_regrets(runs, sizes.clients), *_promise(runs)))
             curves.append(_curve(title, runs))
         panels.append(Panel(adversary, "regret", tuple(curves), bound if adversary == "fair coins" else None))
     return Clients(
@@ -405,10 +364,32 @@ def protocol(plan: Plan) -> tuple[str, ...]:
 
 
 PROMISE = ("epsilon", "delta", "basis", "observer")
+Runs = Mapping[str, Mapping[int, Result]]
 
 
-def _promise(found: Result) -> tuple[str, str, str, str]:
-    """The true guarantee of a row."""
+def _found(find: Callable[[str, Case, int], Result], cases: Mapping[str, Case], clients: Sequence[int]) -> Runs:
+    """What was found for every case and every m."""
+    return {title: {m: find(title, case, m) for m in clients} for title, case in cases.items()}
+
+
+def _rows(
+    found: Runs, cases: Mapping[str, Case], clients: Sequence[int], fits: Mapping[str, Fit | None]
+) -> list[tuple[str, ...]]:
+    """Regrets, the fitted exponent beside the paper's, and the guarantee."""
+    return [
+        (title, *_regrets(runs, clients), _fit(fits.get(title)), _predicted(cases[title]), *_promise(runs))
+        for title, runs in found.items()
+    ]
+
+
+def _table(first: str, clients: Sequence[int], rows: Sequence[tuple[str, ...]], *more: str) -> Table:
+    """With a column for every m."""
+    return Table((first, *(f"m={m}" for m in clients), *more), tuple(rows))
+
+
+def _promise(runs: Mapping[int, Result]) -> tuple[str, str, str, str]:
+    """The true guarantee of a row, the same for every m."""
+    found = next(iter(runs.values()))
     if found["basis"] == "none":
         return "-", "-", "none", "-"
     return f"{found['epsilon']:.3g}", f"{found['delta']:g}", found["basis"], found["observer"]
