@@ -20,7 +20,7 @@ from gossamer.problems import Block
 from gossamer.reproduction import Store, paper_004
 from gossamer.reproduction.claims import Estimate
 from gossamer.reproduction.paper_004 import __main__ as runs
-from gossamer.reproduction.paper_004 import experiments, findings, report
+from gossamer.reproduction.paper_004 import experiments, findings, traffic
 from gossamer.reproduction.paper_004.cases import (
     EXPERTS,
     GAP,
@@ -150,9 +150,9 @@ def test_guarantees_of_the_rows() -> None:
 
 
 def test_what_is_sent_grows_as_predicted() -> None:
-    counts = {m: m * report._sent(m, 2**14, 1.0) for m in (1, 16, 256)}
-    assert findings.growth(list(counts), list(counts.values())) == pytest.approx(1.25, abs=0.1)
-    assert report._sent(16, 2**14, 0.0) == 14
+    counts = {m: m * traffic.sent(m, 2**14, 1.0) for m in (1, 16, 256)}
+    assert traffic.growth(list(counts), list(counts.values())) == pytest.approx(1.25, abs=0.1)
+    assert traffic.sent(16, 2**14, 0.0) == 14
 
 
 def test_a_part_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from gossamer.reproduction.page import Asked, Chapter, Page, Part, claims_part
 from gossamer.reproduction.paper_002 import findings
 from gossamer.reproduction.paper_002.cases import (
     DELTA,
-    EDGES,
     LEVELS,
     NODES,
     SCALES,
@@ -40,18 +39,13 @@ from gossamer.reproduction.paper_002.experiments import (
 from gossamer.reproduction.paper_002.findings import PAPER, TABLE_5, level_name
 from gossamer.reproduction.paper_002.plan import Plan
 from gossamer.reproduction.paper_002.regression import CORRELATED, DECISIONS, RegressionLab
+from gossamer.reproduction.paper_002.words import WORTH, introduction, networks, out_of_reach, protocol
 from gossamer.reproduction.store import Result
 
 TITLE = "Paper 002 again: private learning of nondecomposable objectives, each node with coordinates of its own"
 FIGURES = (3, 5, 6, 7)
 BANDS = "Lines are means over runs, bands one standard deviation to either side."
-WORTH = (
-    "Guarantee: what the row really gives over its whole horizon. 'Published' rows have the noise of the paper's "
-    "Protocol 1, on messages only; epsilon there is the exact-upper accounting against a wiretapper who sees no "
-    "decision, and there is none at all once a decision is seen, which is what is played and plotted. Their clip is "
-    "more than a gradient can be: the paper clips nothing. Clip and step of the rows with a real guarantee are "
-    "tuned, which epsilon does not cover."
-)
+PARTS = ("train", "test")
 SMALL_REGRESSION = (Budget(1.0), Budget(1.0, DELTA))
 
 
@@ -78,22 +72,6 @@ def reproduce(asked: Asked[Plan]) -> Page:
     return Page.of(asked, TITLE, introduction(plan, asked.stand_in), chapters, closing)
 
 
-def introduction(plan: Plan, stand_in: bool) -> tuple[str, ...]:
-    """What was run, and on what."""
-    data = "scikit-learn's digits in place of all real data" if stand_in else "real data"
-    return (
-        f"{NODES} nodes share out the coordinates of one decision, all see the same batch in every round, and gossip "
-        "spreads what each adds to a common dual: on undirected networks (DPSDA-C) and on directed ones (DPSDA-PS).",
-        f"This is the {plan.name} run, on {data}: {plan.runs} runs behind every number, each with its own order of the "
-        "data (regression: its own data) and its own noise.",
-        "The paper's levels epsilon = 1, 0.5, 0.2 'just characterize a corresponding proportional relationship'. Here "
-        "they are Laplace noise of scale sigma on every coordinate of every message, with two mappings side by side: "
-        "sigma = 1/epsilon (1 is the sigma of its figure 7) and sigma = 14/epsilon (2 n L / epsilon of its Theorem 2 "
-        "with L = 1). What such a row really guarantees is in every table: with sums of gradients over a batch, "
-        "next to nothing.",
-    )
-
-
 def regression(lab: RegressionLab) -> Chapter:
     """Figure 3, and what correlated noise gains."""
     rounds = lab.plan.rounds
@@ -112,13 +90,7 @@ def regression(lab: RegressionLab) -> Chapter:
         for name in BOTH
     ]
     longer = lab.points[-1]
-    rows = [
-        _regret_row(lab, levels(name, scale)[level], label if math.isfinite(level) else "", longer)
-        for label, scale in SCALES.items()
-        for name in BOTH
-        for level in LEVELS
-        if math.isfinite(level) or label == "sigma = 1/eps"
-    ]
+    rows = [_regret_row(lab, case, label if case.sigma else "", longer) for label, _, _, case in published()]
     rows += [
         _regret_row(lab, lab.real(name, budget), "real guarantee", None) for budget in SMALL_REGRESSION for name in BOTH
     ]
@@ -205,34 +177,20 @@ def classification(labs: dict[str, ClassLab]) -> Chapter:
     return Chapter(claims, [figure, *map(accuracies, labs.values()), goals])
 
 
-ACCURACY_COLUMNS = (
-    "row",
-    "paper: train, test",
-    "fitness",
-    "last: train, test",
-    "average: train, test",
-    "average, balanced test",
-    "online",
-    "guarantee",
-)
-
-
 def accuracies(lab: ClassLab) -> Part:
     """One of the tables 2 to 4."""
-    task = lab.task
-    rows = []
-    for label, unit in SCALES.items():
-        for name in BOTH:
-            for place, (level, case) in enumerate(levels(name, unit).items()):
-                if math.isfinite(level) or label == "sigma = 1/eps":
-                    paper = ", ".join(f"{PAPER[task.key][name][part][place]:.2%}" for part in ("train", "test"))
-                    row = f"{case} ({level_name(level)})" if case.sigma else str(case)
-                    rows.append(_accuracy_row(lab, case, row, paper))
-    for budget in REAL:
-        rows += [_accuracy_row(lab, case, str(case), "-") for case in (lab.real(name, budget) for name in BOTH)]
+    task, cases = lab.task, []
+    for _, name, level, case in published():
+        paper = (PAPER[task.key][name][part][LEVELS.index(level)] for part in PARTS)
+        row = f"{case} ({level_name(level)})" if case.sigma else str(case)
+        cases.append((row, ", ".join(map("{:.2%}".format, paper)), case))
+    real = [lab.real(name, budget) for budget in REAL for name in BOTH]
+    rows = [_accuracy_row(lab, *each) for each in (*cases, *((str(case), "-", case) for case in real))]
     both = ", ".join(f"{task.constant(part):.2%}" for part in (task.train, task.test))
     rows.append(("constant classifier", "-", "-", both, both, "50.00%", "-", "only the more frequent class"))
     rows.append(("playing 0", "-", f"{lab.zero():.1f}", "-", "-", "-", "-", "it uses no data"))
+    columns: tuple[str, ...] = ("row", "paper: train, test", "fitness", "last: train, test", "average: train, test")
+    columns += ("average, balanced test", "online", "guarantee")
     number = TABLES[task.key]
     text: tuple[str, ...] = (
         f"d = {task.problem.dim}, {len(task.train.y):,} samples in batches of {task.batch}, {len(task.test.y):,} to "
@@ -244,18 +202,22 @@ def accuracies(lab: ClassLab) -> Part:
             "One image in ten is a cat: 90 % is what never saying 'cat' has. The paper has 42,000 images to learn from "
             "and 8,000 to test.",
         )
-    return Part(
-        f"table-{number}",
-        f"Table {number}: {task.title}",
-        text,
-        table=Table(ACCURACY_COLUMNS, tuple(rows)),
-        notes=(WORTH,),
-    )
+    title, table = f"Table {number}: {task.title}", Table(columns, tuple(rows))
+    return Part(f"table-{number}", title, text, table=table, notes=(WORTH,))
 
 
-def _accuracy_row(lab: ClassLab, case: Case, label: str, paper: str) -> tuple[str, ...]:
+def published() -> Iterator[tuple[str, Name, float, Case]]:
+    """The rows as published, with both readings of the levels: the one without noise once."""
+    for label, unit in SCALES.items():
+        for name in BOTH:
+            for level, case in levels(name, unit).items():
+                if math.isfinite(level) or label == "sigma = 1/eps":
+                    yield label, name, level, case
+
+
+def _accuracy_row(lab: ClassLab, label: str, paper: str, case: Case) -> tuple[str, ...]:
     found = lab.scores(case, lab.seeds)
-    pairs_ = [", ".join(_percent(found[model][part]) for part in ("train", "test")) for model in MODELS]
+    pairs_ = [", ".join(_percent(found[model][part]) for part in PARTS) for model in MODELS]
     return (
         label,
         paper,
@@ -271,38 +233,27 @@ def pairs(lab: PairLab) -> Chapter:
     """Figure 6 and table 5."""
     t, entry = lab.changed, lab.entry
     shown = ("non-private", "sigma = 1/eps, eps = 1", "sigma = 14/eps, eps = 1", "tight, (1, 1e-5), blt")
-    panels = (
-        [
-            Panel(
-                f"{name}, {label}",
-                f"entry {entry + 1} of x(t)",
-                tuple(
-                    Curve.line(key, found["rounds"], found[key][0])  # the first run alone
-                    for found in [lab.differences(lab.cases(name)[label])]
-                    for key in ("F", "F'")
-                ),
-            )
-            for name in BOTH
-            for label in shown[:2]
-        ]
-        + [
-            Panel(
-                f"{name}: difference",
-                f"|x(t) - x'(t)|, entry {entry + 1}",
-                tuple(_gap(label, lab.differences(lab.cases(name)[label])) for label in shown),
-            )
-            for name in BOTH
-        ]
-    )
-    rows = []
+    found = {(name, label): lab.differences(lab.cases(name)[label]) for name in BOTH for label in shown}
+    panels = [
+        Panel(f"{name}, {label}", f"entry {entry + 1} of x(t)", _both(found[name, label]))
+        for name in BOTH
+        for label in shown[:2]
+    ]
+    panels += [
+        Panel(
+            f"{name}: difference",
+            f"|x(t) - x'(t)|, entry {entry + 1}",
+            tuple(_gap(label, found[name, label]) for label in shown),
+        )
+        for name in BOTH
+    ]
+    rows, places = [], ("non-private", "eps = 1", "eps = 0.5", "eps = 0.2")
     for name in BOTH:
-        places = {label: place for place, label in enumerate(("non-private", "eps = 1", "eps = 0.5", "eps = 0.2"))}
         for label, case in lab.cases(name).items():
-            found = lab.differences(case)
-            printed = TABLE_5[name]
-            paper = "-" if case.budget else f"{printed[places[label.split(', ')[-1]]]:.4f}"
-            gaps = [np.mean([run[1] for run in found[key]]) for key in ("first", "most", "largest")]
-            before = np.max([run[0] for run in found["largest"]])
+            run = lab.differences(case)
+            paper = "-" if case.budget else f"{TABLE_5[name][places.index(label.split(', ')[-1])]:.4f}"
+            gaps = [np.mean([seed[1] for seed in run[key]]) for key in ("first", "most", "largest")]
+            before = np.max([seed[0] for seed in run["largest"]])
             rows.append(
                 (f"{name}, {label}", paper, f"{before:.4f}", *(f"{gap:.4f}" for gap in gaps), lab.guarantee(case))
             )
@@ -391,78 +342,15 @@ def _compared_row(lab: CompareLab, name: Name, sigma: float, protocol: str) -> t
     return (str(case), protocol, str(fitness), *scores, lab.guarantee(case))
 
 
-def networks() -> Part:
-    """The digraphs, which the paper only draws."""
-    rounds = "; ".join(
-        f"round t = {k} mod 4: {', '.join(f'{one} to {other}' for one, other in edges)}"
-        for k, edges in enumerate(EDGES, start=1)
-    )
-    return Part(
-        "networks",
-        "Networks",
-        (
-            f"Figure 2 of the paper, a 4-strongly connected digraph on 7 nodes, is only drawn. Ours, nodes 0 to 6: "
-            f"{rounds}. No round is strongly connected, nor are three in a row; any four are. Weights: push-sum, "
-            "1 / outdegree with the node itself.",
-            "DPSDA-C and DPDOLA: the same edges without direction, with Metropolis weights. The paper's 1 / degree is "
-            "not symmetric where degrees differ, and its Lemma 2(a) needs symmetric weights. DPSR needs a fixed "
-            "network: all edges at every round, row-stochastic.",
-        ),
-    )
-
-
-def out_of_reach() -> Part:
-    """What the paper's numbers do not follow from."""
-    return Part(
-        "out-of-reach",
-        "What does not follow from what the paper states",
-        (
-            "Table 5: x(400) does not depend on f_400, so that |x(400) - x'(400)| is 0; and the first entry of x "
-            "belongs to a pixel that is 0 in every image of a 6 or an 8 in MNIST, so that its derivative is 0 and the "
-            "difference is 0 at every t. Printed are 0.0374 and 0.0357 without noise. Another index, another order of "
-            "the entries or other features than d = 784 pixels would be needed.",
-            "Table 4: 90.06 % and 89.70 % without noise, the same for both algorithms to the last digit, is the "
-            "share of images that are no cats: a classifier that never says 'cat'. The rows with noise, 63 % to 88 %, "
-            "are below it: noise is compared with saying nothing, and loses.",
-            "Table 2: at epsilon 1 the paper has 94.77 % in training and 85.05 % in testing (94.50 % and 81.20 % for "
-            "PS), a gap of 10 to 13 points, where 6,000 samples fit 112 weights and noise does not know which "
-            "samples are which: in our tables the two differ by about a point. Without noise its test accuracy is "
-            "above the one in training, which may be that while learning (our column 'online'): it is not said.",
-            "The step of the classification tasks, the initial decision, whether the tables are of the last decision "
-            "or of an average, over how many passes and runs, and the sigma behind an epsilon are not stated. Theorem "
-            "2 has sigma = 2 n L / epsilon, where L bounds a node's gradient. That is summed over a batch: with "
-            "features in [0, 1] L is up to 400 on mushrooms, 1,058 on MNIST and 2,933 on CIFAR-10, and not 1.",
-        ),
-    )
-
-
-def protocol(plan: Plan) -> Part:
-    """How clips and steps were chosen, and what differs from the paper."""
-    clips, steps = (", ".join(f"{value:g}" for value in values) for values in (plan.clips, plan.steps))
-    known = "The quick run takes those that an earlier search found (docs/reproduce-002.md)." if plan.known else ""
-    return Part(
-        "protocol",
-        "How it was run",
-        (
-            "Everything as published has alpha(t) = 1/sqrt(t), gradients summed over the batch, the box [-5, 5] in "
-            "every coordinate ('each entry is restricted to a ball of radius 5'), the own coordinates by gossip, and "
-            "errors xi of variance 0.1 on every node's gradient. Features are as the data come (mushrooms, 0 and 1) or "
-            "divided by 255; no intercept.",
-            f"Rows with a real guarantee protect one sample of a common batch (unit='sample'), against outsiders who "
-            f"see every message and decision, over the whole horizon: blt noise, own coordinates exact. Clip from "
-            f"{clips}; step from {steps}, alpha(t) = step/sqrt(t): by descent to a pair that no neighbour beats, in "
-            f"regret or in average fitness, on {plan.trials} run(s) with other data or another order, and other noise. "
-            f"{known}",
-            "MNIST: 8,000 of the 11,769 images of 6 and 8 among the 60,000, the others to test. Mushrooms: 6,000 and "
-            "2,000. CIFAR-10: a stratified subset of 10,000 and 2,000 images, 71 rounds of 140.",
-        ),
-    )
-
-
 def _curve(name: str, found: Result, quantity: str, points: int | None, unit: float = 1.0, first: int = 0) -> Curve:
     """A mean over runs with its spread; the first rounds may be left out."""
     runs = np.array(found[quantity])[:, first:points] / unit
     return Curve.of_runs(name, found["rounds"][first:points], runs, least=0.05)
+
+
+def _both(found: Result) -> tuple[Curve, ...]:
+    """The first run alone, on both data."""
+    return tuple(Curve.line(key, found["rounds"], found[key][0]) for key in ("F", "F'"))
 
 
 def _gap(name: str, found: Result) -> Curve:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +19,6 @@ from gossamer.reproduction.claims import Estimate
 from gossamer.reproduction.lab import Lab, promised, setting
 from gossamer.reproduction.paper_004.cases import (
     ADVERSARIES,
-    EPSILON,
     EXPERTS,
     GAP,
     Case,
@@ -87,16 +85,6 @@ def coin_regret(horizon: int, experts: int) -> float:
     """
     survive = stats.binom.sf(np.arange(horizon), horizon, 0.5)
     return horizon / 2 - float(np.sum(survive**experts))
-
-
-def predicted_numbers(clients: int, horizon: int, beta: float, alpha: float = 1.0) -> float:
-    """Theorem 2.2 (iii): m^(5/4) d sqrt(T epsilon beta / (alpha ln d)) ln T, without its constant.
-
-    >>> round(predicted_numbers(1, 4096, 1.0))
-    6151
-    """
-    root = math.sqrt(horizon * EPSILON * beta / (alpha * math.log(EXPERTS)))
-    return float(clients**1.25 * EXPERTS * root * math.log(horizon))
 
 
 @cache

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Mapping
 
 from gossamer.reproduction.claims import NOT_RUN, Claim, Estimate, Finding, alike, decided, judged, sign, single
 from gossamer.reproduction.paper_004.cases import (
@@ -241,32 +239,3 @@ def of_smooth(lab: ExpertLab) -> list[Claim]:
         statement = f"beta {beta:.2g}, m = {lab.plan.smooth.clients}: less regret with a release for every vertex"
         claims.append(single(statement, "ours", no_more(vertex, leaf, 1.0)))
     return claims
-
-
-def of_messages(growth: Mapping[str, float], logarithmic: Sequence[tuple[int, int]]) -> list[Claim]:
-    """Theorem 2.2 (iii) and Table 1: by which power of m what is sent grows, and exchanges for linear losses."""
-    measured = ", ".join(f"{name}: {power:.2f}" for name, power in growth.items())
-    inside = [abs(power - 1.25) <= NEAR for power in growth.values()]
-    exchanges = ", ".join(f"T = {horizon:,}: {count}" for horizon, count in logarithmic)
-    linear = all(count <= math.log2(horizon) + 1 for horizon, count in logarithmic)
-    return [
-        single(
-            "smooth losses: numbers sent grow like m^1.25",
-            "Theorem 2.2 (iii)",
-            judged(measured, holds=all(inside), fails=not any(inside)),
-        ),
-        single(
-            "linear losses: the number of exchanges is at most log2(T) + 1",
-            "Table 1",
-            decided(linear, exchanges),
-        ),
-    ]
-
-
-def growth(clients: Sequence[int], numbers: Sequence[int]) -> float:
-    """The fitted power of m.
-
-    >>> round(growth([1, 4, 16], [10, 80, 640]), 2)
-    1.5
-    """
-    return float(np.polyfit(np.log(clients), np.log(numbers), 1)[0])

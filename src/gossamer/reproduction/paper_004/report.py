@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from gossamer.reports import Table
+from gossamer.reports import Columns, Table
 from gossamer.reports.figures import Picture
 from gossamer.reproduction.claims import Claim, one_column, verdicts_table
 from gossamer.reproduction.drawing import Curve, Panel, draw
@@ -32,7 +33,6 @@ from gossamer.reproduction.paper_004.cases import (
     SPARSE_REFERENCES,
     STOCHASTIC,
     Case,
-    Gains,
 )
 from gossamer.reproduction.paper_004.experiments import (
     ExpertLab,
@@ -40,10 +40,10 @@ from gossamer.reproduction.paper_004.experiments import (
     by_stream,
     coin_regret,
     estimate,
-    predicted_numbers,
 )
 from gossamer.reproduction.paper_004.findings import FIRST, FLOOR, RULES, SPARSE_FLOOR, uniform
 from gossamer.reproduction.paper_004.plan import Plan
+from gossamer.reproduction.paper_004.traffic import POWERS, messages, predicted_numbers
 from gossamer.reproduction.store import Result
 
 TITLE = "Paper 004 again: Table 1 made empirical"
@@ -51,7 +51,6 @@ FIGURES = (1, 2, 3)
 """The paper has none. 1: stochastic experts. 2: realizable experts. 3: general oblivious adversaries."""
 BANDS = "Lines are means over streams and noise seeds, bands their 95 % intervals. Both axes are logarithmic."
 SMALLEST = 0.05  # regret that is drawn
-POWERS = tuple(2**power for power in range(9))
 
 
 @dataclass(frozen=True)
@@ -178,23 +177,19 @@ def gaps(lab: ExpertLab) -> Part:
 
 def smooth(lab: ExpertLab) -> Part:
     """Local, a release for every vertex against one for every leaf, with smoothness swept."""
-    sizes, rows = lab.plan.smooth, []
-    for beta in sizes.betas:
-        for release in ("vertex", "leaf") if beta else ("vertex",):
-            found = lab.smooth(beta, release)
-            predicted = predicted_numbers(sizes.clients, sizes.horizon, beta)
-            rows.append(
-                (
-                    f"{beta:.2g}" + (" = 1 / (T epsilon)" if beta == 1 / (sizes.horizon * EPSILON) else ""),
-                    release if beta else "both (no tree)",
-                    str(estimate(found)),
-                    f"{lab.uniform(beta):.1f}",
-                    f"{found['exchanges']:,}",
-                    f"{found['numbers']:,}",
-                    f"{predicted:,.0f}" if beta else "-",
-                    *_promise({sizes.clients: found}),
-                )
-            )
+    sizes = lab.plan.smooth
+    small, sent = 1 / (sizes.horizon * EPSILON), partial(predicted_numbers, sizes.clients, sizes.horizon)
+    columns: Columns[tuple[float, str, Result]] = {
+        "beta": lambda row: f"{row[0]:.2g}" + (" = 1 / (T epsilon)" if row[0] == small else ""),
+        "release": lambda row: row[1] if row[0] else "both (no tree)",
+        "regret": lambda row: estimate(row[2]),
+        "uniform play": lambda row: f"{lab.uniform(row[0]):.1f}",
+        "exchanges": lambda row: f"{row[2]['exchanges']:,}",
+        "numbers sent": lambda row: f"{row[2]['numbers']:,}",
+        "m^1.25 d sqrt(T eps beta / ln d) ln T": lambda row: f"{sent(row[0]):,.0f}" if row[0] else "-",
+        **{name: _promised(place) for place, name in enumerate(PROMISE)},
+    }
+    kinds = [(beta, release) for beta in sizes.betas for release in ("vertex", "leaf") if beta or release == "vertex"]
     return Part(
         "smooth",
         f"Smooth losses (Corollary 2.3): local, pure, m = {sizes.clients}, d = {EXPERTS}, T = {sizes.horizon:,}",
@@ -205,57 +200,8 @@ def smooth(lab: ExpertLab) -> Part:
             "Where beta is positive the algorithm cannot know that gradients lie in [-1, 0]: it clamps them to [-1, 1] "
             "and pays for twice the range of an expert's losses. Where T_1 would be below 1 it is 1.",
         ),
-        table=Table(
-            (
-                "beta",
-                "release",
-                "regret",
-                "uniform play",
-                "exchanges",
-                "numbers sent",
-                "m^1.25 d sqrt(T eps beta / ln d) ln T",
-                *PROMISE,
-            ),
-            tuple(rows),
-        ),
+        table=Table.of(columns, [(*kind, lab.smooth(*kind)) for kind in kinds]),
     )
-
-
-def messages(lab: ExpertLab) -> tuple[list[Claim], Part]:
-    """What is sent, against what the paper predicts; nothing is run for it."""
-    sizes = lab.plan.stochastic
-    rows, growth = [], {}
-    for beta in (1.0, 0.01):
-        counts = {m: _sent(m, sizes.horizon, beta) for m in POWERS}
-        numbers = {m: m * EXPERTS * count for m, count in counts.items()}
-        growth[f"beta {beta:g}"] = findings.growth(list(numbers), list(numbers.values()))
-        for m in POWERS[::2]:
-            predicted = predicted_numbers(m, sizes.horizon, beta)
-            ratio = f"{numbers[m] / predicted:.2f}"
-            rows.append(("Fed-DP-OPE-Stoch, local", f"{beta:g}", f"{m}", f"{counts[m]:,}", f"{numbers[m]:,}", ratio))
-    linear = [(horizon, _sent(16, horizon, 0.0)) for horizon in (2**10, 2**14, 2**20)]
-    for horizon, count in linear:
-        label = f"0, T = {horizon:,}"
-        ratio = f"{count / math.log2(horizon):.2f} of log2(T)"
-        rows.append(("Fed-DP-OPE-Stoch, linear", label, "16", f"{count}", f"{16 * EXPERTS * count:,}", ratio))
-    many = lab.plan.realizable
-    for m in (1, 16, 256):
-        exchanges = SPARSE["pure, tight"].make(m, many.horizon).schedule.exchanges(many.horizon)
-        sent, predicted = m * MANY * exchanges, m * MANY * many.horizon / PHASE
-        ratio = f"{sent / predicted:.3f} of m d T / N"
-        rows.append(("Fed-SVT", "-", f"{m}", f"{exchanges:,}", f"{sent:,}", ratio))
-    part = Part(
-        "messages",
-        "Communication",
-        (
-            f"Numbers that clients send; d = {EXPERTS} and T = {sizes.horizon:,} for Fed-DP-OPE-Stoch, d = {MANY}, T = "
-            f"{many.horizon:,}, N = {PHASE} for Fed-SVT. Last column: as a share of what is predicted, Theorem 2.2 "
-            "(iii) without a constant, or as said. Trees have whole levels, so the count jumps by factors of 2. Table "
-            "1 prints m^2 d T epsilon for Fed-SVT, which is m d T / N with N = 1 / (m epsilon): an N below 1.",
-        ),
-        table=Table(("algorithm", "beta", "m", "exchanges", "numbers sent", "of the predicted"), tuple(rows)),
-    )
-    return findings.of_messages(growth, linear), part
 
 
 def realizable(lab: ExpertLab) -> Part:
@@ -303,7 +249,12 @@ def hidden(lab: ExpertLab) -> Part:
     found = _found(lab.hidden, HIDDEN, sizes.clients)
     bound = [math.log(MANY) / (m * EPSILON) for m in sizes.clients]
     rows = [
-        (title, *_regrets(runs, sizes.clients), _fit(findings.hidden_fit(lab, title)), *_promise(runs))
+        (
+            title,
+            *_regrets(runs, sizes.clients),
+            _fit(findings.hidden_fit(lab, title)),
+            *_promise(runs[sizes.clients[0]]),
+        )
         for title, runs in found.items()
     ]
     rows.append(("ln(d) / (m epsilon)", *(_number(value) for value in bound), "1", *["-"] * len(PROMISE)))
@@ -331,7 +282,7 @@ def general(lab: ExpertLab) -> Part:
         curves = []
         for title, case in GENERAL.items():
             runs = {m: lab.general(adversary, title, case, m) for m in sizes.clients}
-            rows.append((adversary, title, *_regrets(runs, sizes.clients), *_promise(runs)))
+            rows.append((adversary, title, *_regrets(runs, sizes.clients), *_promise(runs[sizes.clients[0]])))
             curves.append(_curve(title, runs))
         panels.append(Panel(adversary, "regret", tuple(curves), bound if adversary == "fair coins" else None))
     return Clients(
@@ -377,7 +328,13 @@ def _rows(
 ) -> list[tuple[str, ...]]:
     """Regrets, the fitted exponent beside the paper's, and the guarantee."""
     return [
-        (title, *_regrets(runs, clients), _fit(fits.get(title)), _predicted(cases[title]), *_promise(runs))
+        (
+            title,
+            *_regrets(runs, clients),
+            _fit(fits.get(title)),
+            _predicted(cases[title]),
+            *_promise(next(iter(runs.values()))),
+        )
         for title, runs in found.items()
     ]
 
@@ -387,12 +344,15 @@ def _table(first: str, clients: Sequence[int], rows: Sequence[tuple[str, ...]], 
     return Table((first, *(f"m={m}" for m in clients), *more), tuple(rows))
 
 
-def _promise(runs: Mapping[int, Result]) -> tuple[str, str, str, str]:
-    """The true guarantee of a row, the same for every m."""
-    found = next(iter(runs.values()))
+def _promise(found: Result) -> tuple[str, str, str, str]:
+    """The true guarantee of a row."""
     if found["basis"] == "none":
         return "-", "-", "none", "-"
     return f"{found['epsilon']:.3g}", f"{found['delta']:g}", found["basis"], found["observer"]
+
+
+def _promised(place: int) -> Callable[[tuple[float, str, Result]], str]:
+    return lambda row: _promise(row[2])[place]
 
 
 def _regrets(runs: Mapping[int, Result], clients: Sequence[int]) -> list[str]:
@@ -424,17 +384,7 @@ def _predicted(case: Case) -> str:
 def _curve(name: str, runs: Mapping[int, Result], kind: str = "regret") -> Curve:
     """Means with their intervals; what is too small to be drawn is left out."""
     values = {m: estimate(found, kind) for m, found in runs.items() if np.mean(by_stream(found, kind)) > SMALLEST}
-    margins = {m: value.margin if math.isfinite(value.margin) else 0.0 for m, value in values.items()}
-    return Curve(
-        name,
-        list(values),
-        [value.mean for value in values.values()],
-        [max(value.mean - margins[m], SMALLEST) for m, value in values.items()],
-        [value.mean + margins[m] for m, value in values.items()],
-    )
-
-
-def _sent(clients: int, horizon: int, beta: float) -> int:
-    """Exchanges of Fed-DP-OPE-Stoch, local and pure; nothing is run."""
-    gains = np.broadcast_to(np.float32(0), (horizon, clients, EXPERTS))
-    return Gains(gains, beta).algorithm("vertex").schedule.exchanges(horizon)
+    means = np.array([value.mean for value in values.values()])
+    margins = np.array([value.margin if math.isfinite(value.margin) else 0.0 for value in values.values()])
+    low = np.maximum(means - margins, SMALLEST)
+    return Curve(name, list(values), means.tolist(), low.tolist(), (means + margins).tolist())
