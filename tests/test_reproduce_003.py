@@ -21,7 +21,7 @@ from gossamer.problems import Problem
 from gossamer.reproduction import Store, paper_003
 from gossamer.reproduction.claims import FOUND, at_most
 from gossamer.reproduction.paper_003 import __main__ as runs
-from gossamer.reproduction.paper_003 import experiments, findings
+from gossamer.reproduction.paper_003 import experiments, findings, networks
 from gossamer.reproduction.paper_003.cases import (
     GROWTHS,
     NORM,
@@ -37,7 +37,8 @@ from gossamer.reproduction.paper_003.cases import (
     rival_budget,
     usable,
 )
-from gossamer.reproduction.paper_003.experiments import NetworkLab, TrackingLab, UsableLab
+from gossamer.reproduction.paper_003.experiments import TrackingLab, UsableLab
+from gossamer.reproduction.paper_003.networks import NetworkLab
 from gossamer.reproduction.paper_003.plan import QUICK
 from gossamer.reproduction.store import Result
 from gossamer.sets import Everywhere
@@ -190,7 +191,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UsableLab, "found", lambda self, kind: found(self, "no noise"))
     monkeypatch.setattr(NetworkLab, "_compute", nothing)
     monkeypatch.setattr(Pictures, "problem", SMALL)
-    monkeypatch.setattr(experiments, "dlg", black)
+    monkeypatch.setattr(networks, "dlg", black)
     monkeypatch.setattr(fading, "_LAST", 2**12)
     monkeypatch.setattr(paper_003, "QUICK", TINY)
     monkeypatch.setattr(runs, "QUICK", TINY)

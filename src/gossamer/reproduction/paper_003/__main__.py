@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from gossamer.reproduction.errand import errand
 from gossamer.reproduction.paper_003 import findings
 from gossamer.reproduction.paper_003.cases import IMAGES, MODELS, RIVALS, USABLE, Mushrooms, Pictures
-from gossamer.reproduction.paper_003.experiments import NetworkLab, TrackingLab, UsableLab, at_end
+from gossamer.reproduction.paper_003.experiments import TrackingLab, UsableLab, at_end
+from gossamer.reproduction.paper_003.networks import NetworkLab
 from gossamer.reproduction.paper_003.plan import FULL, QUICK
 
 Say = Callable[[str], None]

@@ -41,7 +41,8 @@ from gossamer.reproduction.paper_003.cases import (
     fadings,
     rival_budget,
 )
-from gossamer.reproduction.paper_003.experiments import EARLY, NetworkLab, TrackingLab, UsableLab, at_end
+from gossamer.reproduction.paper_003.experiments import EARLY, TrackingLab, UsableLab, at_end
+from gossamer.reproduction.paper_003.networks import NetworkLab
 from gossamer.reproduction.store import Result
 
 SHARE = 0.4  # of the error at round 10 that may be left at the end
