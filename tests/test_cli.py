@@ -20,7 +20,7 @@ from gossamer.cli import app, load, play
 from gossamer.cli import demo as demonstration
 from gossamer.cli.demo import Demo
 from gossamer.errors import ConfigurationError
-from gossamer.reproduction import Store
+from gossamer.reproduction import Asked
 from gossamer.spec import keys_of
 from gossamer.spec.kinds import _families
 
@@ -555,7 +555,8 @@ def test_control_c_says_that_the_checkpoint_is_kept(tmp_path: Path, monkeypatch:
 
 
 def test_reproduce_says_how_far_it_is_and_what_control_c_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def some_cells(store: Store, **_: object) -> None:
+    def some_cells(asked: Asked[object]) -> None:
+        store = asked.store
         for name in ("first", "second") if not store.used else ("third",):
             store.cell(name, {"name": name}, lambda: {"loss": 1.0})
         if len(store.used) == 3:

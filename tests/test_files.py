@@ -81,7 +81,8 @@ def checkpoint_of(folder: Path) -> None:
 
 def report_of(folder: Path) -> None:
     run = simulate(instances.algorithm("d_ogd"), instances.stream(), 20, **instances.QUIET)
-    Report("title", (), Table(("a",), (("1",),)), {"d_ogd": run}, (), "", (), "command").write(folder / "report.html")
+    report = Report("title", table=Table(("a",), (("1",),)), runs={"d_ogd": run}, command="command")
+    report.write(folder / "report.html")
 
 
 def reproduction_of(folder: Path) -> None:

@@ -23,6 +23,7 @@ from gossamer.privacy import Budget
 from gossamer.problems import Model
 from gossamer.reports import Table
 from gossamer.reproduction import (
+    Asked,
     Claim,
     Curve,
     Estimate,
@@ -36,6 +37,7 @@ from gossamer.reproduction import (
     below,
     claims_table,
     climb,
+    every,
     increasing,
     paper_000,
     paper_001,
@@ -44,20 +46,21 @@ from gossamer.reproduction import (
 )
 from gossamer.reproduction.claims import NOT_RUN
 from gossamer.reproduction.paper_000.cases import FORMS, GRAPHS, HANDS, LADDER, Case, Sources, problem_of
-from gossamer.reproduction.paper_000.experiments import FIRST_TUNING_SEED, Experiments, Tuned
+from gossamer.reproduction.paper_000.experiments import Experiments, Tuned
 from gossamer.reproduction.paper_000.plan import CLIPS, FULL, MULTIPLIERS, QUICK
 from gossamer.reproduction.paper_001 import __main__ as runs_001
 from gossamer.reproduction.paper_001.cases import METHODS, Digits, logistic_problem, logistic_stream
 from gossamer.reproduction.paper_001.cases import Case as Case001
-from gossamer.reproduction.paper_001.experiments import ImageLab, Lab, LogisticLab
+from gossamer.reproduction.paper_001.experiments import ImageLab, LogisticLab, MethodLab
 from gossamer.reproduction.paper_001.plan import Images, Logistic
 from gossamer.reproduction.paper_001.plan import Plan as Plan001
 from gossamer.reproduction.paper_002 import cases as cases_002
 from gossamer.reproduction.paper_002 import findings as findings_002
 from gossamer.reproduction.paper_002.cases import Case as Case002
-from gossamer.reproduction.paper_002.experiments import COMPARED, ClassLab, CompareLab, PairLab, RegressionLab, play
-from gossamer.reproduction.paper_002.experiments import Lab as Lab002
+from gossamer.reproduction.paper_002.experiments import COMPARED, ClassLab, CompareLab, DualLab, PairLab, play
 from gossamer.reproduction.paper_002.plan import Plan as Plan002
+from gossamer.reproduction.paper_002.regression import RegressionLab
+from gossamer.reproduction.tuning import FIRST_TUNING_SEED
 
 pytestmark = pytest.mark.unoptimized
 
@@ -319,7 +322,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page, Store]
 
 
 def tiny(store: Store, figure: int = 3) -> Page:
-    return paper_000.reproduce(store, plan=TINY, figure=figure, directory=None, stand_in=True, command="again")
+    return paper_000.reproduce(Asked(store, TINY, figure, stand_in=True, command="again"))
 
 
 def test_a_figure_has_claims_curves_and_traffic(played: tuple[Path, Page, Store]) -> None:
@@ -439,9 +442,7 @@ def test_every_claim_is_asked_the_right_way_round(
     play, time = imagined(sign)
     monkeypatch.setattr(Experiments, "_play", play)
     monkeypatch.setattr(Experiments, "timing", time)
-    page = paper_000.reproduce(
-        Store(tmp_path), plan=TINY9, figure=None, directory=None, stand_in=True, command="all of it"
-    )
+    page = paper_000.reproduce(Asked(Store(tmp_path), TINY9, stand_in=True, command="all of it"))
     tables = {part.name: part.table for part in page.parts if part.table is not None}
     claims, ours = tables["claims"], tables["ladder-claims"]
     assert (len(claims.rows), len(ours.rows)) == (5 + 5 + 3 + 2 + 4, 6)
@@ -538,7 +539,7 @@ LINEAR = Model(  # a network takes many times as long to compile
 
 
 def reproduced(store: Store, figure: int | None = None, plan: Plan001 = TINY_001) -> Page:
-    return paper_001.reproduce(store, plan=plan, figure=figure, directory=None, stand_in=True, command="again")
+    return paper_001.reproduce(Asked(store, plan, figure, stand_in=True, command="again"))
 
 
 def test_the_sizes_are_those_of_section_v() -> None:
@@ -669,7 +670,7 @@ def test_every_claim_of_001_is_asked_the_right_way_round(
     printed = verdict == "holds"
     less = {"toeplitz": 0.1, "published": 0.2, "rounds": 0.1, "bounded": 0.2}
 
-    def play(lab: Lab, case: Case001, step: float, seeds: Sequence[int], *_: object, **__: object) -> object:
+    def play(lab: MethodLab, case: Case001, step: float, seeds: Sequence[int], *_: object, **__: object) -> object:
         end = ends.get(case.method, 0.9) - (0.0 if printed else 0.1 * case.tau * (case.figure == 4))
         early = EARLY_AS_PRINTED.get(case.method, 0.6) if printed else 0.1
         curves = [[value + 1e-4 * seed for value in (early, end)] for seed in range(2)]
@@ -718,8 +719,7 @@ TINY_002 = replace(
 
 
 def reproduced_002(store: Store, figure: int | None = None, plan: Plan002 = TINY_002, **where: Any) -> Page:
-    where = {"directory": None, "stand_in": True} | where
-    return paper_002.reproduce(store, plan=plan, figure=figure, command="again", **where)
+    return paper_002.reproduce(Asked(store, plan, figure, **({"stand_in": True} | where), command="again"))
 
 
 def test_the_networks_are_connected_over_four_rounds_and_no_fewer() -> None:
@@ -771,7 +771,7 @@ def test_the_stored_regret_is_the_pseudo_regret(tmp_path: Path) -> None:
 
 
 def test_one_changed_round_shows_one_round_later(tmp_path: Path) -> None:
-    lab = PairLab(Store(tmp_path), TINY_002, task=cases_002.Tasks(stand_in=True).of("mnist"))
+    lab = PairLab(Store(tmp_path), TINY_002, cases_002.Tasks(stand_in=True).of("mnist"))
     found = lab.differences(Case002("DPSDA-C", sigma=1.0))
     before, after = np.array(found["largest"]).T
     assert (before == 0).all()  # x(t) is played before f_t is seen
@@ -803,7 +803,7 @@ def imagine(monkeypatch: pytest.MonkeyPatch, printed: bool) -> None:
     def runs(values: Sequence[float], count: int) -> list[list[float]]:
         return [[value + 1e-5 * seed for value in values] for seed in range(count)]
 
-    def regret(lab: Lab002, case: Case002, points: Sequence[int], seeds: Sequence[int]) -> object:
+    def regret(lab: DualLab, case: Case002, points: Sequence[int], seeds: Sequence[int]) -> object:
         level = {"independent": 1.0, "tree": 0.5, "blt": 0.1}[case.aggregation] if case.budget else 0.1
         level += 0.1 * LEVELS_002.get(case.sigma, 0) * sign
         curve = runs(
@@ -838,7 +838,7 @@ def imagine(monkeypatch: pytest.MonkeyPatch, printed: bool) -> None:
     monkeypatch.setattr(ClassLab, "scores", scores)
     monkeypatch.setattr(PairLab, "differences", differences)
     monkeypatch.setattr(CompareLab, "fitness", fitness)
-    monkeypatch.setattr(Lab002, "search", lambda lab, key, loss, start: (1.0, 0.1))
+    monkeypatch.setattr(DualLab, "search", lambda lab, key, loss, start: (1.0, 0.1))
 
 
 @pytest.mark.parametrize("printed", [True, False])
@@ -878,7 +878,7 @@ def test_without_data_the_regression_is_run_and_the_rest_says_what_is_missing(
 def test_the_quick_plan_knows_all_that_it_would_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     imagine(monkeypatch, True)
     asked: set[str] = set()
-    monkeypatch.setattr(Lab002, "search", lambda lab, key, loss, start: asked.add(key) or (1.0, 0.1))
+    monkeypatch.setattr(DualLab, "search", lambda lab, key, loss, start: asked.add(key) or (1.0, 0.1))
     reproduced_002(Store(tmp_path), plan=paper_002.QUICK)
     assert asked == {*paper_002.QUICK.known}
     points = [*paper_002.QUICK.known.values()]
@@ -887,6 +887,6 @@ def test_the_quick_plan_knows_all_that_it_would_search(tmp_path: Path, monkeypat
 
 def test_every_is_no_better_than_its_parts() -> None:
     holds, open_, fails = Finding("1", "holds"), Finding("2", "not resolved"), Finding("3", "does not hold")
-    assert findings_002.every({"a": holds, "b": holds}).verdict == "holds"
-    assert findings_002.every({"a": holds, "b": open_}).verdict == "not resolved"
-    assert findings_002.every({"a": open_, "b": fails, "c": holds}).verdict == "does not hold"
+    assert every({"a": holds, "b": holds}).verdict == "holds"
+    assert every({"a": holds, "b": open_}).verdict == "not resolved"
+    assert every({"a": open_, "b": fails, "c": holds}).verdict == "does not hold"

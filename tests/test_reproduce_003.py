@@ -19,8 +19,9 @@ from gossamer.cli import app
 from gossamer.core import Algorithm, Rate
 from gossamer.problems import Problem
 from gossamer.reproduction import Store, paper_003
+from gossamer.reproduction.claims import FOUND, at_most
 from gossamer.reproduction.paper_003 import __main__ as runs
-from gossamer.reproduction.paper_003 import experiments, findings
+from gossamer.reproduction.paper_003 import experiments, findings, networks
 from gossamer.reproduction.paper_003.cases import (
     GROWTHS,
     NORM,
@@ -36,7 +37,8 @@ from gossamer.reproduction.paper_003.cases import (
     rival_budget,
     usable,
 )
-from gossamer.reproduction.paper_003.experiments import NetworkLab, TrackingLab, UsableLab
+from gossamer.reproduction.paper_003.experiments import TrackingLab, UsableLab
+from gossamer.reproduction.paper_003.networks import NetworkLab
 from gossamer.reproduction.paper_003.plan import QUICK
 from gossamer.reproduction.store import Result
 from gossamer.sets import Everywhere
@@ -150,8 +152,8 @@ def test_budgets_are_those_of_soundness() -> None:
 
 
 def test_staying_is_not_the_same_as_arriving() -> None:
-    assert findings.at_most([0.3, 0.2], 0.4).verdict == "holds"
-    assert findings.at_most([0.5], 0.4).verdict == "does not hold"
+    assert at_most([0.3, 0.2], 0.4).verdict == "holds"
+    assert at_most([0.5], 0.4).verdict == "does not hold"
     assert experiments._first([1, 2, 3], np.array([False, True, False])) == 2
     assert experiments._first([1, 2], np.array([False, False])) is None
 
@@ -161,7 +163,7 @@ def test_networks_wait_for_an_accelerator(tmp_path: Path) -> None:
     lab = NetworkLab(Store(tmp_path), plan, IMAGES)
     assert lab.endless("raw") is None
     assert lab.attack(1.0) is None
-    assert {claim.findings[findings.KIND].verdict for claim in findings.of_network(lab)} == {"not run"}
+    assert {claim.findings[FOUND].verdict for claim in findings.of_network(lab)} == {"not run"}
 
 
 def test_a_network_is_trained_and_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +193,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UsableLab, "found", lambda self, kind: found(self, "no noise"))
     monkeypatch.setattr(NetworkLab, "_compute", nothing)
     monkeypatch.setattr(Pictures, "problem", SMALL)
-    monkeypatch.setattr(experiments, "dlg", black)
+    monkeypatch.setattr(networks, "dlg", black)
     monkeypatch.setattr(fading, "_LAST", 2**12)
     monkeypatch.setattr(paper_003, "QUICK", TINY)
     monkeypatch.setattr(runs, "QUICK", TINY)

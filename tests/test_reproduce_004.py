@@ -20,7 +20,7 @@ from gossamer.problems import Block
 from gossamer.reproduction import Store, paper_004
 from gossamer.reproduction.claims import Estimate
 from gossamer.reproduction.paper_004 import __main__ as runs
-from gossamer.reproduction.paper_004 import experiments, findings, report
+from gossamer.reproduction.paper_004 import experiments, findings, traffic
 from gossamer.reproduction.paper_004.cases import (
     EXPERTS,
     GAP,
@@ -30,7 +30,7 @@ from gossamer.reproduction.paper_004.cases import (
     STOCHASTIC,
     Gains,
 )
-from gossamer.reproduction.paper_004.experiments import Lab, exponent
+from gossamer.reproduction.paper_004.experiments import ExpertLab, exponent
 from gossamer.reproduction.paper_004.findings import FIRST
 from gossamer.reproduction.paper_004.plan import QUICK
 from gossamer.reproduction.store import Result
@@ -124,7 +124,7 @@ def test_the_best_mixture() -> None:
 
 
 def test_smooth_losses_are_played(tmp_path: Path) -> None:
-    lab = Lab(Store(tmp_path), TINY)
+    lab = ExpertLab(Store(tmp_path), TINY)
     found = lab.smooth(1.0, "vertex")
     assert np.shape(found["regret"]) == (1, 1)
     assert (found["basis"], found["observer"]) == ("proven", "peers")
@@ -132,7 +132,7 @@ def test_smooth_losses_are_played(tmp_path: Path) -> None:
 
 def test_regret_in_hindsight_and_in_expectation(tmp_path: Path) -> None:
     """Uniform play, before anything is learnt, costs (1 - 1/d) gap a step."""
-    lab, case = Lab(Store(tmp_path), TINY), STOCHASTIC[FIRST]
+    lab, case = ExpertLab(Store(tmp_path), TINY), STOCHASTIC[FIRST]
     algorithm = case.make(2, 1024)
     counts = experiments._counts(algorithm, 1024)
     assert counts.sum() == 1024
@@ -152,9 +152,9 @@ def test_guarantees_of_the_rows() -> None:
 
 
 def test_what_is_sent_grows_as_predicted() -> None:
-    counts = {m: m * report._sent(m, 2**14, 1.0) for m in (1, 16, 256)}
-    assert findings.growth(list(counts), list(counts.values())) == pytest.approx(1.25, abs=0.1)
-    assert report._sent(16, 2**14, 0.0) == 14
+    counts = {m: m * traffic.sent(m, 2**14, 1.0) for m in (1, 16, 256)}
+    assert traffic.growth(list(counts), list(counts.values())) == pytest.approx(1.25, abs=0.1)
+    assert traffic.sent(16, 2**14, 0.0) == 14
 
 
 def test_a_part_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_a_part_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is played: every algorithm would be a program, and on smooth losses every block size."""
 
-    def nothing(self: Lab, beta: float, release: str) -> Result:
+    def nothing(self: ExpertLab, beta: float, release: str) -> Result:
         facts = {"basis": "proven", "epsilon": 1.0, "delta": 0.0, "observer": "peers", "exchanges": 2, "numbers": 80}
         return {"regret": [[1.0], [2.0]], **facts}
 
@@ -180,7 +180,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
         clients, seeds = given[3], given[5]
         return {kind: [100.0 / clients + seed for seed in seeds] for kind in ("regret", "expected")}
 
-    monkeypatch.setattr(Lab, "smooth", nothing)
+    monkeypatch.setattr(ExpertLab, "smooth", nothing)
     monkeypatch.setattr(experiments, "_regrets", regrets)
     monkeypatch.setattr(paper_004, "QUICK", TINY)
     monkeypatch.setattr(runs, "QUICK", TINY)

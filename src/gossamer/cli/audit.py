@@ -125,7 +125,7 @@ def report(algorithm: str, findings: list[Finding], command: str) -> Report:
     """The same as a page; built-in attacks run on samples that they make, so it is public."""
     title, story = f"Attacks on {algorithm}", "Each line is an attack on two inputs that differ in one unit."
     notes = (explanation(findings),)
-    return Report(title, (story,), table(findings), {}, (), "", notes, command, public=True)
+    return Report(title, (story,), table=table(findings), notes=notes, command=command, public=True)
 
 
 def explanation(findings: list[Finding]) -> str:

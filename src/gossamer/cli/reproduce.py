@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from gossamer.cli.out import report_directory
 from gossamer.cli.show import say, show
 from gossamer.cli.stopping import stopped
 from gossamer.errors import ConfigurationError
-from gossamer.reproduction import Store, paper_000, paper_001, paper_002, paper_003, paper_004
+from gossamer.reproduction import Asked, Store, paper_000, paper_001, paper_002, paper_003, paper_004
 
 PAPERS = {"000": paper_000, "001": paper_001, "002": paper_002, "003": paper_003, "004": paper_004}
 
@@ -45,17 +45,13 @@ def reproduce(
     )
     figures = module.FIGURES if figure is None else (figure,)
     progress = Progress(len(figures))
-    options = {
-        "plan": module.QUICK if quick else module.FULL,
-        "directory": data,
-        "stand_in": stand_in,
-        "command": _command(paper, figure, quick, stand_in),
-    }
+    plan, command = module.QUICK if quick else module.FULL, _command(paper, figure, quick, stand_in)
+    asked = Asked(store, plan, figure, data, stand_in, command)
     try:
         for number in figures:  # first what each figure needs, to know how far it is; the page then finds it all
-            module.reproduce(store, figure=number, **options)
+            module.reproduce(replace(asked, figure=number))
             progress.done += 1
-        page = module.reproduce(store, figure=figure, **options)
+        page = module.reproduce(asked)
     except KeyboardInterrupt:
         stopped(f"{_counted(len(store.used))} kept in {store.directory}: the same command goes on from there.")
     show(console, page.verdicts, words=True)

@@ -2,9 +2,10 @@
 
 from gossamer.reports.figures import Network, network_of
 from gossamer.reports.html import Part, Report, require_plotly
-from gossamer.reports.summary import Summary, Table, summarize, summary_table
+from gossamer.reports.summary import Columns, Summary, Table, summarize, summary_table
 
 __all__ = [
+    "Columns",
     "Network",
     "Part",
     "Report",

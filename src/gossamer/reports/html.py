@@ -52,30 +52,17 @@ class Part:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Report:
-    """What was run, for people.
+@dataclass(frozen=True, kw_only=True)
+class Report(Part):
+    """What was run, for people: one setting, whose title is the first line of the page, and perhaps further ones.
 
     Attributes:
-        title: the first line.
-        introduction: what the reader is looking at, paragraph by paragraph.
-        table: the numbers.
-        runs: the runs behind the table, by the name they have in it; may be empty.
-        networks: pictures to draw; may be empty.
-        caption: what the pictures show.
-        notes: what must be known to judge the numbers.
         command: what reproduces the report.
         parts: further settings, each below a heading of its own.
         public: whether the data are public; otherwise the page is as confidential as they are.
     """
 
-    title: str
-    introduction: tuple[str, ...]
     table: Table
-    runs: Mapping[str, Run]
-    networks: tuple[Network, ...]
-    caption: str
-    notes: tuple[str, ...]
     command: str
     parts: tuple[Part, ...] = ()
     public: bool = False
@@ -83,9 +70,8 @@ class Report:
     def html(self) -> str:
         """The page."""
         require_plotly()
-        whole = Part("", (), self.table, self.runs, self.networks, self.caption, self.notes)
         blocks = [heading(1, self.title), *map(paragraph, self.introduction), readers(public=self.public)]
-        blocks += _sections(whole, level=2)
+        blocks += _sections(self, level=2)
         for part in self.parts:
             blocks += [heading(2, part.title), *map(paragraph, part.introduction), *_sections(part, level=3)]
         blocks += again(self.command)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from gossamer.metrics.summary import (
     Summary,
@@ -15,7 +17,11 @@ from gossamer.metrics.summary import (
 )
 from gossamer.simulation import Run
 
-__all__ = ["Summary", "Table", "last_tenth", "percent", "summarize", "summary_table"]
+Row = TypeVar("Row")
+Columns: TypeAlias = Mapping[str, Callable[[Row], object]]
+"""Of a table: what each says about a row."""
+
+__all__ = ["Columns", "Summary", "Table", "last_tenth", "percent", "summarize", "summary_table"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,15 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, columns: Columns[Row], rows: Iterable[Row]) -> Table:
+        """From what each column says about a row.
+
+        >>> Table.of({"number": lambda number: number, "square": lambda number: number**2}, (2, 3)).rows
+        (('2', '4'), ('3', '9'))
+        """
+        return cls(tuple(columns), tuple(tuple(str(cell(row)) for cell in columns.values()) for row in rows))
 
 
 def summary_table(run: Run) -> Table:

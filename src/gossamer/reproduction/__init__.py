@@ -8,16 +8,18 @@ from gossamer.reproduction.claims import (
     alike,
     below,
     claims_table,
+    every,
     increasing,
     reaches,
     verdicts_table,
 )
 from gossamer.reproduction.drawing import Curve, Panel, draw
-from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.page import Asked, Page, Part
 from gossamer.reproduction.store import Store
 from gossamer.reproduction.tuning import climb
 
 __all__ = [
+    "Asked",
     "Claim",
     "Curve",
     "Estimate",
@@ -32,6 +34,7 @@ __all__ = [
     "claims_table",
     "climb",
     "draw",
+    "every",
     "increasing",
     "reaches",
     "verdicts_table",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from scipy import stats
@@ -15,8 +15,11 @@ from gossamer.errors import ConfigurationError
 from gossamer.reports import Table
 
 Verdict = Literal["holds", "does not hold", "not resolved", "not run"]
+Column = TypeVar("Column")
 
 CONFIDENCE = 0.95
+FOUND = "found"
+"""The column of claims that have one finding only."""
 RULES = (
     "A number is a mean over noise seeds (of a time: over repetitions) with its 95 % interval by Student's t. A is "
     "below B where the 95 % interval of the difference, paired by seed, is all below 0; where it is all above 0 the "
@@ -37,8 +40,8 @@ class Estimate:
     >>> loss = Estimate((3.0, 3.2, 3.1))
     >>> print(loss)
     3.100 ± 0.248
-    >>> (loss - Estimate((2.0, 2.2, 2.0))).difference
-    '+1 ± 0.1'
+    >>> (loss - Estimate((2.0, 2.2, 2.0))).difference, (0.5 * loss).mean
+    ('+1 ± 0.1', 1.55)
     >>> print(Estimate((3.0,)))
     3.000 (one run)
     """
@@ -58,8 +61,9 @@ class Estimate:
         """The difference, repetition by repetition."""
         return Estimate(tuple(mine - theirs for mine, theirs in zip(self.values, other.values, strict=True)))
 
-    def __neg__(self) -> Estimate:
-        return Estimate(tuple(-value for value in self.values))
+    def __rmul__(self, factor: float) -> Estimate:
+        """Every repetition times a factor."""
+        return Estimate(tuple(factor * value for value in self.values))
 
     @property
     def mean(self) -> float:
@@ -80,6 +84,11 @@ class Estimate:
         """As text, with the sign, and as many digits as it is known to."""
         return f"{self.mean:+.2g}" + (f" ± {self.margin:.1g}" if len(self.values) > 1 else "")
 
+    @property
+    def cell(self) -> str:
+        """As text in a narrow column of a table: it does not wrap, and of one repetition it is the number alone."""
+        return f"{self.values[0]:.3f}" if len(self.values) == 1 else str(self).replace(" ± ", "\u00a0±\u00a0")
+
     def __str__(self) -> str:
         digits = 3 if abs(self.mean) < 100 else 1
         return f"{self.mean:.{digits}f} " + (f"± {self.margin:.{digits}f}" if len(self.values) > 1 else "(one run)")
@@ -95,6 +104,24 @@ class Finding(NamedTuple):
 NOT_RUN = Finding("-", "not run")
 
 
+def judged(measured: str, *, holds: bool, fails: bool) -> Finding:
+    """It does not hold, it holds, or, where neither is certain, it is not resolved.
+
+    >>> judged("3 of 4 runs", holds=False, fails=False).verdict
+    'not resolved'
+    """
+    return Finding(measured, "does not hold" if fails else "holds" if holds else "not resolved")
+
+
+def decided(true: bool, measured: str) -> Finding:
+    """What needs no interval.
+
+    >>> decided(3 < 4, "3 of 4").verdict
+    'holds'
+    """
+    return judged(measured, holds=true, fails=not true)
+
+
 @dataclass(frozen=True)
 class Claim:
     """One statement of a paper, with what we found in every column of the table.
@@ -108,6 +135,37 @@ class Claim:
     findings: Mapping[str, Finding]
 
 
+def across(columns: Mapping[str, Column], statement: str, source: str, find: Callable[[Column], Finding], /) -> Claim:
+    """A claim, looked at in every column of the table, by its name.
+
+    >>> across({"l2 0.1": 0.1, "l2 1": 1.0}, "A is below B", "Figure 1", lambda l2: Finding(f"{l2}", "holds")).findings
+    {'l2 0.1': Finding(measured='0.1', verdict='holds'), 'l2 1': Finding(measured='1.0', verdict='holds')}
+    """
+    return Claim(statement, source, {name: find(column) for name, column in columns.items()})
+
+
+def single(statement: str, source: str, finding: Finding) -> Claim:
+    """A claim with one finding only.
+
+    >>> single("A is below B", "Figure 1", NOT_RUN).findings
+    {'found': Finding(measured='-', verdict='not run')}
+    """
+    return Claim(statement, source, {FOUND: finding})
+
+
+def one_column(claims: Sequence[Claim]) -> list[Claim]:
+    """One column for a terminal: a claim for every column that it has.
+
+    >>> [each.statement for each in one_column([Claim("A is below B", "Figure 1", {"l2 1": NOT_RUN})])]
+    ['A is below B [l2 1]']
+    """
+    return [
+        Claim(claim.statement if kind == FOUND else f"{claim.statement} [{kind}]", claim.source, {"verdict": finding})
+        for claim in claims
+        for kind, finding in claim.findings.items()
+    ]
+
+
 def below(low: Estimate, high: Estimate, names: tuple[str, str] = ("A", "B")) -> Finding:
     """Whether one number is below another.
 
@@ -115,7 +173,7 @@ def below(low: Estimate, high: Estimate, names: tuple[str, str] = ("A", "B")) ->
     Finding(measured='ours 1.050 ± 0.635, theirs 2.050 ± 0.635 (-1 ± 0)', verdict='holds')
     """
     gap = low - high
-    return Finding(f"{names[0]} {low}, {names[1]} {high} ({gap.difference})", _sign(gap))
+    return Finding(f"{names[0]} {low}, {names[1]} {high} ({gap.difference})", sign(gap))
 
 
 def increasing(estimates: Mapping[str, Estimate]) -> Finding:
@@ -125,12 +183,27 @@ def increasing(estimates: Mapping[str, Estimate]) -> Finding:
     'not resolved'
     """
     gaps = [low - high for low, high in pairwise(estimates.values())]
-    measured = ", ".join(f"{name}: {value}" for name, value in estimates.items())
-    measured += f" (from each to the next {', '.join((-gap).difference for gap in gaps)})"
-    verdicts = [_sign(gap) for gap in gaps]
-    if "does not hold" in verdicts:
-        return Finding(measured, "does not hold")
-    return Finding(measured, "holds" if set(verdicts) == {"holds"} else "not resolved")
+    steps = ", ".join((-1 * gap).difference for gap in gaps)
+    return _all(f"{_listed(estimates)} (from each to the next {steps})", map(sign, gaps))
+
+
+def every(findings: Mapping[str, Finding]) -> Finding:
+    """All of them together: it holds where each does, and does not hold where one does not.
+
+    >>> every({"a": Finding("1", "holds"), "b": Finding("2", "not resolved")})
+    Finding(measured='a: 1; b: 2', verdict='not resolved')
+    """
+    measured = "; ".join(f"{name}: {found.measured}" for name, found in findings.items())
+    return _all(measured, (found.verdict for found in findings.values()))
+
+
+def _all(measured: str, verdicts: Iterable[Verdict]) -> Finding:
+    kinds = set(verdicts)
+    return judged(measured, holds=kinds == {"holds"}, fails="does not hold" in kinds)
+
+
+def _listed(estimates: Mapping[str, Estimate]) -> str:
+    return ", ".join(f"{name}: {value}" for name, value in estimates.items())
 
 
 def alike(estimates: Mapping[str, Estimate], share: float) -> Finding:
@@ -142,11 +215,11 @@ def alike(estimates: Mapping[str, Estimate], share: float) -> Finding:
     values = list(estimates.values())
     limit = share * sum(value.mean for value in values) / len(values)
     gaps = [one - other for k, one in enumerate(values) for other in values[:k]]
-    measured = ", ".join(f"{name}: {value}" for name, value in estimates.items())
-    measured += f" (largest difference {max(abs(gap.mean) for gap in gaps):.2g}, limit {limit:.2g})"
-    if any(abs(gap.mean) - gap.margin > limit for gap in gaps):
-        return Finding(measured, "does not hold")
-    return Finding(measured, "holds" if all(abs(gap.mean) + gap.margin <= limit for gap in gaps) else "not resolved")
+    return judged(
+        f"{_listed(estimates)} (largest difference {max(abs(gap.mean) for gap in gaps):.2g}, limit {limit:.2g})",
+        holds=all(abs(gap.mean) + gap.margin <= limit for gap in gaps),
+        fails=any(abs(gap.mean) - gap.margin > limit for gap in gaps),
+    )
 
 
 def about(estimate: Estimate, value: float, off: float) -> Finding:
@@ -155,10 +228,8 @@ def about(estimate: Estimate, value: float, off: float) -> Finding:
     >>> about(Estimate.of([0.88, 0.89]), 0.9, 0.1)
     Finding(measured='0.885 ± 0.064', verdict='holds')
     """
-    away = abs(estimate.mean - value)
-    if away - estimate.margin > off:
-        return Finding(str(estimate), "does not hold")
-    return Finding(str(estimate), "holds" if away + estimate.margin <= off else "not resolved")
+    away, margin = abs(estimate.mean - value), estimate.margin
+    return judged(str(estimate), holds=away + margin <= off, fails=away - margin > off)
 
 
 def reaches(values: Sequence[float], level: float) -> Finding:
@@ -167,17 +238,31 @@ def reaches(values: Sequence[float], level: float) -> Finding:
     >>> reaches([0.84, 0.81], 0.82)
     Finding(measured='0.840, 0.810 (at least 0.82)', verdict='not resolved')
     """
-    measured = ", ".join(f"{value:.3f}" for value in values) + f" (at least {level:g})"
-    if not any(value >= level for value in values):
-        return Finding(measured, "does not hold")
-    return Finding(measured, "holds" if all(value >= level for value in values) else "not resolved")
+    return _in_runs(values, f"at least {level:g}", [value >= level for value in values])
 
 
-def _sign(difference: Estimate) -> Verdict:
-    """Whether a difference is negative."""
-    if difference.mean + difference.margin < 0:
-        return "holds"
-    return "does not hold" if difference.mean - difference.margin > 0 else "not resolved"
+def at_most(values: Sequence[float], level: float) -> Finding:
+    """Whether a number stays below a level: in every single run, or in none of them.
+
+    >>> at_most([0.3, 0.5], 0.4)
+    Finding(measured='0.300, 0.500 (at most 0.4)', verdict='not resolved')
+    """
+    return _in_runs(values, f"at most {level:g}", [value <= level for value in values])
+
+
+def _in_runs(values: Sequence[float], rule: str, kept: Sequence[bool]) -> Finding:
+    measured = ", ".join(f"{value:.3f}" for value in values)
+    return judged(f"{measured} ({rule})", holds=all(kept), fails=not any(kept))
+
+
+def sign(difference: Estimate) -> Verdict:
+    """Whether a difference is negative.
+
+    >>> sign(Estimate.of([-1.0, -1.1])), sign(Estimate.of([-1.0, 1.0]))
+    ('holds', 'not resolved')
+    """
+    low, high = difference.mean - difference.margin, difference.mean + difference.margin
+    return judged("", holds=high < 0, fails=low > 0).verdict
 
 
 def verdicts_table(claims: Sequence[Claim]) -> Table:
@@ -186,7 +271,7 @@ def verdicts_table(claims: Sequence[Claim]) -> Table:
     >>> verdicts_table([Claim("A is below B", "Figure 1", {"tight": NOT_RUN})]).rows
     (('Figure 1', 'A is below B', 'not run'),)
     """
-    kinds = list(dict.fromkeys(kind for claim in claims for kind in claim.findings))
+    kinds = _kinds(claims)
     rows = tuple(
         (claim.source, claim.statement, *(claim.findings.get(kind, NOT_RUN).verdict for kind in kinds))
         for claim in claims
@@ -200,7 +285,7 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     >>> claims_table([Claim("A is below B", "Figure 1", {"tight": NOT_RUN})]).columns
     ('claim', 'in the paper', 'tight', 'verdict (tight)')
     """
-    kinds = list(dict.fromkeys(kind for claim in claims for kind in claim.findings))
+    kinds = _kinds(claims)
     rows = tuple(
         (claim.statement, claim.source, *(cell for kind in kinds for cell in claim.findings.get(kind, NOT_RUN)))
         for claim in claims
@@ -208,3 +293,8 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     return Table(
         ("claim", "in the paper", *(heading for kind in kinds for heading in (kind, f"verdict ({kind})"))), rows
     )
+
+
+def _kinds(claims: Sequence[Claim]) -> list[str]:
+    """The columns of all claims, each once."""
+    return list(dict.fromkeys(kind for claim in claims for kind in claim.findings))

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from gossamer.reports.figures import LOSS_TICKS, Picture, chart, strokes
 from gossamer.simulation.plot import Spread, Stroke, band
 
@@ -23,6 +26,33 @@ class Curve:
     mean: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
+
+    @classmethod
+    def line(cls, name: str, x: Sequence[float], heights: Sequence[float]) -> Curve:
+        """Without a band.
+
+        >>> Curve.line("mine", [1, 2], [3.0, 2.0]).low
+        [3.0, 2.0]
+        """
+        return cls(name, x, heights, heights, heights)
+
+    @classmethod
+    def of_runs(cls, name: str, x: Sequence[float], runs: ArrayLike, least: float | None = None) -> Curve:
+        """The mean over runs (run, point), and one standard deviation to either side.
+
+        Args:
+            name: of the curve.
+            x: its points.
+            runs: one row of heights for each of them; one run alone has no band.
+            least: the share of the mean that the band stays above, where heights are drawn as logarithms.
+
+        >>> Curve.of_runs("mine", [1], [[1.0], [3.0]], least=0.5).low
+        [1.0]
+        """
+        rows = np.asarray(runs)
+        mean, off = rows.mean(axis=0), rows.std(axis=0, ddof=1) if len(rows) > 1 else np.zeros(rows.shape[1])
+        low = mean - off if least is None else np.maximum(mean - off, least * mean)
+        return cls(name, x, mean.tolist(), low.tolist(), (mean + off).tolist())
 
 
 @dataclass(frozen=True)

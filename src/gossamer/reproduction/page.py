@@ -8,14 +8,18 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from gossamer.files import private_file
 from gossamer.reports import Table
 from gossamer.reports.blocks import caption, gallery, heading, html_page, legend, paragraph, table_block
 from gossamer.reports.figures import Picture
 from gossamer.reports.html import again, readers
+from gossamer.reproduction.claims import RULES, Claim, claims_table, verdicts_table
 from gossamer.reproduction.drawing import Panel, draw, looks_of
+from gossamer.reproduction.store import Store
+
+Plan = TypeVar("Plan")
 
 CLASSES = {"holds": "good", "does not hold": "bad", "not resolved": "open", "not run": "quiet"}
 """Of verdicts, in the style of the page."""
@@ -63,6 +67,53 @@ class Part:
         return "\n".join([*blocks, *map(caption, self.notes)])
 
 
+def claims_part(
+    claims: Sequence[Claim],
+    rules: Sequence[str] = (RULES,),
+    title: str = "What the paper says, and what we measured",
+    name: str = "claims",
+) -> Part:
+    """The section of claims, after the rules by which they hold.
+
+    >>> claims_part([Claim("A is below B", "Figure 1", {})]).table.columns
+    ('claim', 'in the paper')
+    """
+    return Part(name, title, tuple(rules), table=claims_table(claims))
+
+
+class Chapter(NamedTuple):
+    """What one figure of a paper comes to: its claims, its sections, and those that are ours."""
+
+    claims: Sequence[Claim]
+    parts: Sequence[Part]
+    ours: Sequence[Part] = ()
+
+
+@dataclass(frozen=True)
+class Asked(Generic[Plan]):
+    """What a reproduction is asked for.
+
+    Attributes:
+        store: where finished parts are kept.
+        plan: how much is run.
+        figure: one of the paper's; None for everything.
+        directory: of the data.
+        stand_in: run on data that need no files.
+        command: what the user typed.
+    """
+
+    store: Store
+    plan: Plan
+    figure: int | None = None
+    directory: Path | None = None
+    stand_in: bool = False
+    command: str = ""
+
+    def numbers(self, figures: tuple[int, ...]) -> tuple[int, ...]:
+        """Of the figures that are needed."""
+        return figures if self.figure is None else (self.figure,)
+
+
 @dataclass(frozen=True)
 class Page:
     """A reproduction, for people and for programs.
@@ -86,6 +137,23 @@ class Page:
     parts: Sequence[Part]
     raw: Mapping[str, Any]
     command: str
+
+    @classmethod
+    def of(
+        cls,
+        asked: Asked[Any],
+        title: str,
+        introduction: tuple[str, ...],
+        chapters: Sequence[Chapter],
+        closing: Sequence[Part],
+        rules: Sequence[str] = (RULES,),
+    ) -> Page:
+        """All claims in one table, by these rules, then the sections of all chapters, then ours, then the closing."""
+        claims = [claim for chapter in chapters for claim in chapter.claims]
+        parts = [part for chapter in chapters for part in chapter.parts]
+        ours = [part for chapter in chapters for part in chapter.ours]
+        every = [claims_part(claims, rules), *parts, *ours, *closing]
+        return cls(title, introduction, verdicts_table(claims), every, asked.store.used, asked.command)
 
     def html(self) -> str:
         """The page."""

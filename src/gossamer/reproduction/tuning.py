@@ -8,6 +8,36 @@ import numpy as np
 
 Point = tuple[int, ...]
 
+FIRST_TUNING_SEED = 1000
+
+
+def tuning_seeds(count: int) -> range:
+    """Seeds of runs to tune on: tuning never sees the data, their order or the noise of the final runs.
+
+    >>> tuning_seeds(2)
+    range(1000, 1002)
+    """
+    return range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + count)
+
+
+def search(loss: Callable[..., float], grids: Sequence[Sequence[float]], start: Sequence[float]) -> tuple[float, ...]:
+    """The values that coordinate descent comes to, see `climb`, from those that are nearest to a start.
+
+    Args:
+        loss: called with one value of every grid.
+        grids: the values to choose from.
+        start: where to begin.
+
+    >>> search(lambda clip, step: abs(clip - 1) + abs(step - 0.1), [(0.1, 1.0, 10.0), (0.01, 0.1)], (10.0, 0.01))
+    (1.0, 0.1)
+    """
+
+    def values(point: Point) -> tuple[float, ...]:
+        return tuple(grid[place] for grid, place in zip(grids, point, strict=True))
+
+    begin = tuple(nearest(grid, wanted) for grid, wanted in zip(grids, start, strict=True))
+    return values(climb(lambda point: loss(*values(point)), tuple(map(len, grids)), begin))
+
 
 def nearest(values: Sequence[float], wanted: float) -> int:
     """The place of the value that is nearest in ratio.

@@ -12,10 +12,10 @@ import numpy as np
 
 from gossamer import algorithms, data, streams, topology
 from gossamer.core import Algorithm, Rate
-from gossamer.errors import DataError
 from gossamer.privacy import Budget
 from gossamer.problems import Softmax
 from gossamer.reproduction.paper_000.plan import Plan
+from gossamer.reproduction.sources import needed
 from gossamer.sets import TraceNormBall
 from gossamer.streams import POKER_CLASSES, Stream
 from gossamer.topology import FixedTopology, accelerated_block
@@ -204,15 +204,10 @@ class Sources:
 
     @cached_property
     def _letter(self) -> data.Dataset:
-        return data.digits() if self.stand_in else self._found("letter")
+        if self.stand_in:
+            return data.digits()
+        return needed("Paper 000 needs the letter data", data.letter, self.directory)
 
     @cached_property
     def _poker(self) -> data.Dataset:
-        return self._found("poker")
-
-    def _found(self, name: str) -> data.Dataset:
-        try:
-            return {"letter": data.letter, "poker": data.poker}[name](self.directory)
-        except DataError as missing:
-            advice = "give their directory with --data, or try --stand-in, which runs on scikit-learn's digits"
-            raise DataError(f"{missing}. Paper 000 needs the {name} data: {advice}.") from missing
+        return needed("Paper 000 needs the poker data", data.poker, self.directory)

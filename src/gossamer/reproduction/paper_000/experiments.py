@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +13,14 @@ from gossamer.algorithms.blocks.pd_ocg import projection_free_block
 from gossamer.core import Algorithm
 from gossamer.metrics import average_loss
 from gossamer.reproduction.claims import Estimate
+from gossamer.reproduction.lab import Lab, remembered
 from gossamer.reproduction.paper_000.cases import Case, Sources
 from gossamer.reproduction.paper_000.plan import Plan
-from gossamer.reproduction.store import Result, Store, fingerprint, rounded
-from gossamer.reproduction.tuning import Point, climb, nearest
+from gossamer.reproduction.store import Result, fingerprint, rounded
+from gossamer.reproduction.tuning import search, tuning_seeds
 from gossamer.simulation import Run, simulate
 from gossamer.streams import Stream
 
-FIRST_TUNING_SEED = 1000  # tuning never sees the noise of the final runs
 STARTS = {"published": 1.0}
 START = 0.1  # of the multiplier, in all other forms: their h knows the noise
 
@@ -37,36 +37,30 @@ class Tuned(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Experiments:
-    """The cases, by what is asked about them; what was run before is read.
+class Experiments(Lab[Plan]):
+    """The cases, by what is asked about them.
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from gossamer.reproduction import Store
     >>> from gossamer.reproduction.paper_000.plan import QUICK
     >>> lab = Experiments(Store(Path(tempfile.mkdtemp())), QUICK, Sources(QUICK, None, stand_in=True))
     >>> print(lab.default("digits", "pd_ftgl", "tight"))
     digits, pd_ftgl, tight, epsilon 10, complete(9)
     """
 
-    store: Store
-    plan: Plan
     sources: Sources
-    _finals: dict[Case, Result] = field(default_factory=dict, repr=False)
-    _best: dict[Case, Tuned] = field(default_factory=dict, repr=False)
-    _streams: dict[tuple[str, int], Stream] = field(default_factory=dict, repr=False)
 
     def default(self, data: str, algorithm: str, form: str, epsilon: float | None = None) -> Case:
         """The case on the complete graph of the first size."""
         return Case(data, algorithm, form, self.plan.loud if epsilon is None else epsilon, self.plan.learners[0])
 
+    @remembered
     def final(self, case: Case) -> Result:
         """The runs of all seeds with the tuned hyper-parameters: curves, traffic and guarantee."""
-        if case not in self._finals:
-            count = self.plan.seeds if case.data == self.sources.letter else min(3, self.plan.seeds)
-            steps, tuned = self.sources.steps(case.data), self.tuned(case)
-            played = self._play(case, tuned, steps, steps, range(count))
-            self._finals[case] = played | {"tuned": tuned._asdict()}
-        return self._finals[case]
+        count = self.plan.seeds if case.data == self.sources.letter else min(3, self.plan.seeds)
+        steps, tuned = self.sources.steps(case.data), self.tuned(case)
+        return self._play(case, tuned, steps, steps, range(count)) | {"tuned": tuned._asdict()}
 
     def loss(self, case: Case) -> Estimate:
         """The average loss at the end, mean over learners, over seeds."""
@@ -77,26 +71,18 @@ class Experiments:
         times = self.timing(case)
         return Estimate.of([10_000 * spent / times["rounds"][-1] for spent in times["seconds"][-1]])
 
+    @remembered
     def tuned(self, case: Case) -> Tuned:
         """By coordinate descent on the grids, from the optimum of the default network or a start that is known."""
-        if case not in self._best:
-            self._best[case] = self._tune(case)
-        return self._best[case]
-
-    def _tune(self, case: Case) -> Tuned:
         home = self.default(case.data, case.algorithm, case.form, case.epsilon)
         if case != home and not self.plan.each:
             return self.tuned(home)
-        clips, multipliers = self.plan.clips, self._multipliers(case)
         first = self.tuned(home) if case != home else Tuned(1.0, STARTS.get(case.form, START))
-        start = (nearest(clips, first.clip), nearest(multipliers, first.multiplier))
 
-        def loss(point: Point) -> float:
-            played = self._trial(case, Tuned(clips[point[0]], multipliers[point[1]]))
-            return float(np.mean(played["final"]))
+        def loss(clip: float, multiplier: float) -> float:
+            return float(np.mean(self._trial(case, Tuned(clip, multiplier))["final"]))
 
-        clip, multiplier = climb(loss, (len(clips), len(multipliers)), start)
-        return Tuned(clips[clip], multipliers[multiplier])
+        return Tuned(*search(loss, (self.plan.clips, self._multipliers(case)), first))
 
     def _multipliers(self, case: Case) -> tuple[float, ...]:
         """The paper multiplies h only: published PD-OGD keeps its step. Tight against tight its step is tuned too."""
@@ -109,7 +95,7 @@ class Experiments:
         PD-OGD, whose step falls with time, plays the first rounds of the whole run.
         """
         steps, share = self.sources.steps(case.data), self.plan.share.get(case.algorithm, 1.0)
-        part, seeds = int(share * steps), range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + self.plan.trials)
+        part, seeds = int(share * steps), tuning_seeds(self.plan.trials)
         if case.algorithm == "pd_ogd":
             return self._play(case, tuned, steps, part, seeds)
         whole = case.algorithm != "pd_ocg" or share == 1.0
@@ -120,7 +106,7 @@ class Experiments:
         self, case: Case, tuned: Tuned, horizon: int, steps: int, seeds: Sequence[int], block: int | None = None
     ) -> Result:
         algorithm = case.build(self.sources.problem(case.data), horizon, *tuned, block)
-        stream = self._stream(case)
+        stream = self._stream(case.data, case.learners)
         setting = self._setting(case, algorithm, stream, steps) | {"seeds": list(seeds), "points": self.plan.points}
 
         def compute() -> Result:
@@ -134,7 +120,7 @@ class Experiments:
         """Wall time of a third, two thirds and all of the timed rounds: one seed, alone, compiled before."""
         tuned, steps = self.tuned(case), self.sources.steps(case.data)
         algorithm = case.build(self.sources.problem(case.data), steps, *tuned)
-        stream, block = self._stream(case), _block(algorithm)
+        stream, block = self._stream(case.data, case.learners), _block(algorithm)
         blocks = max(3, min(self.plan.timed, steps) // block)
         rounds = [min(steps // block, blocks * part // 3) * block for part in (1, 2, 3)]
         setting = self._setting(case, algorithm, stream, rounds[-1]) | {"repeats": self.plan.repeats, "timing": rounds}
@@ -158,11 +144,9 @@ class Experiments:
             "stream": f"{stream.description}, first rounds {fingerprint(stream)}",
         }
 
-    def _stream(self, case: Case) -> Stream:
-        key = case.data, case.learners
-        if key not in self._streams:
-            self._streams[key] = self.sources.stream(*key)
-        return self._streams[key]
+    @remembered
+    def _stream(self, data: str, learners: int) -> Stream:
+        return self.sources.stream(data, learners)
 
 
 def _named(case: Case, tuned: Tuned, steps: int, seeds: int) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from gossamer.reproduction.claims import Claim, Estimate, Finding, alike, below, increasing
+from gossamer.reproduction.claims import Claim, Estimate, Finding, across, alike, below, increasing
 from gossamer.reproduction.paper_000.cases import GRAPHS, Case
 from gossamer.reproduction.paper_000.experiments import Experiments
 
@@ -13,42 +14,31 @@ NAMES = {"pd_ftgl": "PD-FTGL", "pd_ocg": "PD-OCG", "pd_ogd": "PD-OGD"}
 OURS = ("pd_ftgl", "pd_ocg")
 ALIKE = 0.01  # "almost unaffected": within 1 % of the loss
 
-
-def in_both(statement: str, source: str, finding: Callable[[str], Finding]) -> Claim:
-    """A claim, published against published and tight against tight.
-
-    >>> from gossamer.reproduction.claims import NOT_RUN
-    >>> list(in_both("A is below B", "Figure 1", lambda form: NOT_RUN).findings)
-    ['published', 'tight']
-    """
-    return Claim(statement, source, {form: finding(form) for form in BOTH})
+in_both = partial(across, {form: form for form in BOTH})
+"""A claim, published against published and tight against tight."""
 
 
 def of_comparison(lab: Experiments, number: int, data: str) -> list[Claim]:
     """Figures 1 and 2: losses and times of the three algorithms."""
 
-    def compared(low: str, high: str, measure: Callable[[Case], Estimate]) -> Callable[[str], Finding]:
-        def finding(form: str) -> Finding:
-            one, other = (measure(lab.default(data, name, form)) for name in (low, high))
-            return below(one, other, (NAMES[low], NAMES[high]))
+    def compared(low: str, high: str, measure: Callable[[Case], Estimate], form: str) -> Finding:
+        one, other = (measure(lab.default(data, name, form)) for name in (low, high))
+        return below(one, other, (NAMES[low], NAMES[high]))
 
-        return finding
-
-    source = f"section 4.2, figure {number}"
     losses = (("pd_ftgl", "pd_ogd"), ("pd_ocg", "pd_ogd"), ("pd_ftgl", "pd_ocg"))
     times = (("pd_ftgl", "pd_ogd"), ("pd_ocg", "pd_ftgl"))
+    tests = (
+        ("the loss of {} is below that of {}", lab.loss, losses),
+        ("{} runs faster than {} (seconds per 10,000 rounds)", lab.seconds, times),
+    )
     return [
         in_both(
-            f"{data}: the loss of {NAMES[low]} is below that of {NAMES[high]}", source, compared(low, high, lab.loss)
+            f"{data}: {words.format(NAMES[low], NAMES[high])}",
+            f"section 4.2, figure {number}",
+            partial(compared, low, high, measure),
         )
-        for low, high in losses
-    ] + [
-        in_both(
-            f"{data}: {NAMES[low]} runs faster than {NAMES[high]} (seconds per 10,000 rounds)",
-            source,
-            compared(low, high, lab.seconds),
-        )
-        for low, high in times
+        for words, measure, pairs in tests
+        for low, high in pairs
     ]
 
 
@@ -63,17 +53,12 @@ def of_epsilon(lab: Experiments) -> list[Claim]:
         found = list(losses(algorithm, form).values())
         return found[-1] - found[0]
 
-    better = [
-        in_both(
-            f"{NAMES[name]} is better with larger epsilon",
-            source,
-            lambda form, name=name: increasing(losses(name, form)),  # type: ignore[misc]
-        )
-        for name in OURS
-    ]
+    def grows(algorithm: str, form: str) -> Finding:
+        return increasing(losses(algorithm, form))
+
     span = f"from epsilon {epsilons[0]:g} to {epsilons[-1]:g}"
     return [
-        *better,
+        *(in_both(f"{NAMES[name]} is better with larger epsilon", source, partial(grows, name)) for name in OURS),
         in_both(
             f"PD-OCG is less sensitive to epsilon than PD-FTGL: its loss grows less {span}",
             source,
@@ -85,15 +70,11 @@ def of_epsilon(lab: Experiments) -> list[Claim]:
 def of_size(lab: Experiments) -> list[Claim]:
     """Figure 4."""
 
-    def losses(algorithm: str, form: str) -> dict[str, Estimate]:
-        return {f"n={case.learners}": lab.loss(case) for case in sizes(lab, algorithm, form)}
+    def grows(algorithm: str, form: str) -> Finding:
+        return increasing({f"n={case.learners}": lab.loss(case) for case in sizes(lab, algorithm, form)})
 
     return [
-        in_both(
-            f"{NAMES[name]} gets (slightly) worse with n",
-            "appendix B, figure 4",
-            lambda form, name=name: increasing(losses(name, form)),  # type: ignore[misc]
-        )
+        in_both(f"{NAMES[name]} gets (slightly) worse with n", "appendix B, figure 4", partial(grows, name))
         for name in OURS
     ]
 
@@ -105,6 +86,9 @@ def of_graph(lab: Experiments) -> list[Claim]:
     def losses(algorithm: str, form: str, epsilon: float, order: Iterable[str]) -> dict[str, Estimate]:
         found = {case.graph: lab.loss(case) for case in networks(lab, algorithm, form, epsilon)}
         return {graph: found[graph] for graph in order}
+
+    def unaffected(epsilon: float, form: str) -> Finding:
+        return alike(losses("pd_ocg", form, epsilon, GRAPHS), ALIKE)
 
     return [
         in_both(
@@ -121,7 +105,7 @@ def of_graph(lab: Experiments) -> list[Claim]:
             in_both(
                 f"PD-OCG at epsilon {epsilon:g} is almost unaffected by the graph (within {ALIKE:.0%})",
                 f"appendix B, figure 5({letter})",
-                lambda form, epsilon=epsilon: alike(losses("pd_ocg", form, epsilon, GRAPHS), ALIKE),  # type: ignore[misc]
+                partial(unaffected, epsilon),
             )
             for epsilon, letter in ((loud, "c"), (quiet, "d"))
         ),
@@ -144,12 +128,9 @@ def of_ladder(lab: Experiments) -> list[Claim]:
         one, other = (lab.loss(lab.default(lab.sources.letter, "pd_ftgl", form, epsilon)) for form in (low, high))
         return below(one, other, ("low", "high"))
 
+    columns = {f"epsilon {epsilon:g}": epsilon for epsilon in lab.plan.ladder}
     return [
-        Claim(
-            f"{lab.sources.letter}, PD-FTGL: {statement}",
-            "ours",
-            {f"epsilon {epsilon:g}": finding(low, high, epsilon) for epsilon in lab.plan.ladder},
-        )
+        across(columns, f"{lab.sources.letter}, PD-FTGL: {statement}", "ours", partial(finding, low, high))
         for statement, low, high in pairs
     ]
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from gossamer.privacy.guarantee import rounded_up
-from gossamer.reports import Table
-from gossamer.reproduction.claims import ONE_STREAM, RULES, Claim, claims_table, verdicts_table
+from gossamer.reports import Columns, Table
+from gossamer.reproduction.claims import ONE_STREAM, RULES
 from gossamer.reproduction.drawing import Curve, Panel
-from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.page import Asked, Chapter, Page, Part, claims_part
 from gossamer.reproduction.paper_000 import findings
 from gossamer.reproduction.paper_000.cases import HANDS, LADDER, Case, Sources
 from gossamer.reproduction.paper_000.experiments import Experiments
 from gossamer.reproduction.paper_000.findings import BOTH, NAMES, OURS
 from gossamer.reproduction.paper_000.plan import Plan
-from gossamer.reproduction.store import Store
+from gossamer.reproduction.store import Result, Store
 
 TITLE = "Paper 000 again: private decentralised online learning over the whole horizon"
 FIGURES = (1, 2, 3, 4, 5)
@@ -40,30 +39,20 @@ TUNED = (
 )
 
 
-def reproduce(
-    store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
-) -> Page:
-    """Run what one figure needs, or everything, and write it down.
-
-    Args:
-        store: where finished parts are kept.
-        plan: how much is run.
-        figure: one of `FIGURES`; None for everything.
-        directory: of the data.
-        stand_in: run on data that need no files.
-        command: what the user typed.
-    """
-    lab = Experiments(store, plan, Sources(plan, directory, stand_in))
-    numbers = FIGURES if figure is None else (figure,)
-    claims = [claim for number in numbers for claim in claims_of(lab, number)]
-    parts = [
-        Part("claims", "What the paper says, and what we measured", (RULES, ONE_STREAM), table=claims_table(claims))
-    ]
-    parts += [part for number in numbers for part in figures_of(lab, number)]
-    if figure is None:
-        parts += ladder(lab)
-    parts += [traffic(store), protocol(lab)]
-    return Page(TITLE, introduction(lab), verdicts_table(claims), parts, store.used, command)
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down."""
+    lab = Experiments(asked.store, asked.plan, Sources(asked.plan, asked.directory, asked.stand_in))
+    make: dict[int, Callable[[], Chapter]] = {
+        1: lambda: comparisons(lab, 1, (lab.sources.letter,)),
+        2: lambda: comparisons(lab, 2, lab.sources.poker),
+        3: lambda: Chapter(findings.of_epsilon(lab), [by_epsilon(lab)]),
+        4: lambda: Chapter(findings.of_size(lab), [by_size(lab)]),
+        5: lambda: Chapter(findings.of_graph(lab), [by_graph(lab)]),
+    }
+    chapters = [make[number]() for number in asked.numbers(FIGURES)]
+    ours = ladder(lab) if asked.figure is None else []
+    closing = [*ours, traffic(asked.store), protocol(lab)]
+    return Page.of(asked, TITLE, introduction(lab), chapters, closing, (RULES, ONE_STREAM))
 
 
 def introduction(lab: Experiments) -> tuple[str, ...]:
@@ -79,21 +68,10 @@ def introduction(lab: Experiments) -> tuple[str, ...]:
     )
 
 
-def claims_of(lab: Experiments, number: int) -> list[Claim]:
-    """The claims that rest on one figure."""
-    if number == 1:
-        return findings.of_comparison(lab, 1, lab.sources.letter)
-    if number == 2:
-        return [claim for data in lab.sources.poker for claim in findings.of_comparison(lab, 2, data)]
-    return {3: findings.of_epsilon, 4: findings.of_size, 5: findings.of_graph}[number](lab)
-
-
-def figures_of(lab: Experiments, number: int) -> list[Part]:
-    """A figure of the paper; the second one for each of the poker data."""
-    if number <= 2:
-        names = (lab.sources.letter,) if number == 1 else lab.sources.poker
-        return [comparison(lab, number, data) for data in names]
-    return [{3: by_epsilon, 4: by_size, 5: by_graph}[number](lab)]
+def comparisons(lab: Experiments, number: int, names: Sequence[str]) -> Chapter:
+    """Figures 1 and 2; the second one for each of the poker data."""
+    claims = [claim for data in names for claim in findings.of_comparison(lab, number, data)]
+    return Chapter(claims, [comparison(lab, number, data) for data in names])
 
 
 def comparison(lab: Experiments, number: int, data: str) -> Part:
@@ -156,34 +134,33 @@ def ladder(lab: Experiments) -> list[Part]:
     )
     return [
         Part("ladder", "From published to tight", text, table=_table(lab, cases), notes=(TUNED,)),
-        Part("ladder-claims", "From published to tight: verdicts", (RULES, ONE_STREAM), table=claims_table(claims)),
+        claims_part(claims, (RULES, ONE_STREAM), title="From published to tight: verdicts", name="ladder-claims"),
     ]
 
 
 def traffic(store: Store) -> Part:
     """Messages against links * L' * T / L, for all final runs."""
-    rows = {}
+    rows: dict[str, Result] = {}
     for cell in store.used.values():
-        result, setting = cell["result"], cell["setting"]
-        if "messages" not in result or 0 not in setting["seeds"]:
-            continue
-        case = Case(*(setting[field] for field in ("data", "algorithm", "form", "epsilon", "learners", "graph")))
-        rows[str(case)] = (
-            str(case),
-            f"{setting['steps']:,}",
-            f"{result['block']}",
-            f"{result['gossip steps']}",
-            f"{result['links']}",
-            f"{result['messages']:,}",
-            f"{result['predicted messages']:,}",
-            f"{result['messages'] / (setting['steps'] * result['links']):.3f}",
-        )
-    columns = ("run", "T", "L", "L'", "links", "messages", "links * L' * floor(T / L)", "per link and round")
+        setting = cell["setting"]
+        if "messages" in cell["result"] and 0 in setting["seeds"]:
+            run = str(Case(*(setting[name] for name in ("data", "algorithm", "form", "epsilon", "learners", "graph"))))
+            rows[run] = {**cell["result"], "run": run, "T": setting["steps"]}
+    columns: Columns[Result] = {
+        "run": lambda row: row["run"],
+        "T": lambda row: f"{row['T']:,}",
+        "L": lambda row: row["block"],
+        "L'": lambda row: row["gossip steps"],
+        "links": lambda row: row["links"],
+        "messages": lambda row: f"{row['messages']:,}",
+        "links * L' * floor(T / L)": lambda row: f"{row['predicted messages']:,}",
+        "per link and round": lambda row: f"{row['messages'] / (row['T'] * row['links']):.3f}",
+    }
     text = (
         "Messages that arrived in a run, every gossip step counted, against the prediction O(T L' / L): one per link "
         "and round for PD-FTGL and PD-OGD (L' = L), L' / L for PD-OCG.",
     )
-    return Part("messages", "Messages", text, table=Table(columns, tuple(rows.values())))
+    return Part("messages", "Messages", text, table=Table.of(columns, rows.values()))
 
 
 def protocol(lab: Experiments) -> Part:
@@ -242,44 +219,21 @@ def _times(lab: Experiments, title: str, cases: dict[str, Case]) -> Panel:
 
 def _table(lab: Experiments, cases: Iterable[Case], *, timed: bool = False) -> Table:
     """One row per case: loss, hyper-parameters, blocks, guarantee."""
-    columns = (
-        "run",
-        "average loss",
-        "clip",
-        "multiplier",
-        "L",
-        "noise",
-        "epsilon given",
-        "per record",
-        "against",
-        "basis",
-    )
-    rows = [_row(lab, case) for case in cases]
-    if not timed:
-        return Table(columns, tuple(rows))
-    timings = [(f"{lab.seconds(case)}",) for case in cases]
-    return Table(
-        (*columns[:2], "seconds per 10,000 rounds", *columns[2:]),
-        tuple((*row[:2], *time, *row[2:]) for row, time in zip(rows, timings, strict=True)),
-    )
+    columns: Columns[tuple[Case, Result]] = {
+        "run": lambda row: row[0],
+        "average loss": lambda row: lab.loss(row[0]),
+        **({"seconds per 10,000 rounds": lambda row: lab.seconds(row[0])} if timed else {}),
+        "clip": lambda row: f"{row[1]['tuned']['clip']:g}",
+        "multiplier": lambda row: f"{row[1]['tuned']['multiplier']:g}",
+        "L": lambda row: row[1]["block"],
+        "noise": lambda row: row[1]["noise"],
+        "epsilon given": lambda row: _cost(row[1]),
+        "per record": lambda row: "unknown" if row[1]["per record"] is None else _cost(row[1]["per record"]),
+        "against": lambda row: row[1]["observer"],
+        "basis": lambda row: f"heuristic (tuned) [{row[1]['basis']}]",
+    }
+    return Table.of(columns, [(case, lab.final(case)) for case in cases])
 
 
-def _row(lab: Experiments, case: Case) -> tuple[str, ...]:
-    found = lab.final(case)
-    record = found["per record"]
-    return (
-        str(case),
-        str(lab.loss(case)),
-        f"{found['tuned']['clip']:g}",
-        f"{found['tuned']['multiplier']:g}",
-        str(found["block"]),
-        found["noise"],
-        _cost(found["epsilon"], found["delta"]),
-        "unknown" if record is None else _cost(record["epsilon"], record["delta"]),
-        found["observer"],
-        f"heuristic (tuned) [{found['basis']}]",
-    )
-
-
-def _cost(epsilon: float, delta: float) -> str:
-    return rounded_up(epsilon) + (f", delta {rounded_up(delta)}" if delta else "")
+def _cost(of: Result) -> str:
+    return rounded_up(of["epsilon"]) + (f", delta {rounded_up(of['delta'])}" if of["delta"] else "")

@@ -7,50 +7,36 @@
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from gossamer.reproduction.errand import errand
 from gossamer.reproduction.paper_001.cases import Digits
-from gossamer.reproduction.paper_001.experiments import MODELS, ImageLab, Lab, LogisticLab, remembers_all
+from gossamer.reproduction.paper_001.experiments import MODELS, ImageLab, LogisticLab, MethodLab, remembers_all
 from gossamer.reproduction.paper_001.plan import FULL, QUICK
-from gossamer.reproduction.store import Store
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is asked for, and say what comes out."""
-    parser = argparse.ArgumentParser(prog="python -m gossamer.reproduction.paper_001", description=__doc__)
-    parser.add_argument("out", type=Path, help="directory of the results")
-    parser.add_argument("--figure", type=int, choices=(3, 4), help="only this figure")
-    parser.add_argument("--quick", action="store_true", help="few rounds, few runs")
-    parser.add_argument("--tuning-only", action="store_true", help="search the step sizes, and no more")
-    parser.add_argument("--data", type=Path, help="directory of the data; by default GOSSAMER_DATA")
-    parser.add_argument("--stand-in", action="store_true", help="small data of scikit-learn in place of MNIST")
-    given = parser.parse_args(arguments)
-    begun = time.perf_counter()
-
-    def say(text: str) -> None:
-        print(f"[{time.perf_counter() - begun:6.1f} s] {text}", flush=True)
-
-    plan, store = QUICK if given.quick else FULL, Store(given.out / "cells", say)
-    labs: dict[int, Lab] = {
-        3: LogisticLab(store, plan=plan.logistic),
-        4: ImageLab(store, plan=plan.images, images=Digits(given.data, given.stand_in)),
-    }
-    for lab in [labs[given.figure]] if given.figure else labs.values():
-        cases = sorted(lab.cases(), key=remembers_all)  # what takes most memory, and time, comes last
-        for case in cases:
-            steps = {publish: lab.tuned(case, publish) for publish in MODELS}
-            say(f"{case}: best steps {steps}, shared step {lab.shared(case):g}")
-        for case in [] if given.tuning_only else cases:
-            for step in lab.steps(case):
-                found = lab.final(case, step)
-                means = {publish: float(np.mean(found["accuracy"][publish], axis=0)[-1]) for publish in MODELS}
-                say(f"{case}, step {step:g}: accuracy at the end {means}, {found['seconds']:.0f} s")
-    say(f"{store.computed} of {len(store.used)} cells were run")
+    flags = {"tuning_only": "search the step sizes, and no more"}
+    with errand("001", __doc__, (3, 4), arguments, **flags) as (given, store, say):
+        plan = QUICK if given.quick else FULL
+        labs: dict[int, MethodLab[Any]] = {
+            3: LogisticLab(store, plan.logistic),
+            4: ImageLab(store, plan.images, Digits(given.data, given.stand_in)),
+        }
+        for lab in [labs[given.figure]] if given.figure else labs.values():
+            cases = sorted(lab.cases(), key=remembers_all)  # what takes most memory, and time, comes last
+            for case in cases:
+                steps = {publish: lab.tuned(case, publish) for publish in MODELS}
+                say(f"{case}: best steps {steps}, shared step {lab.shared(case):g}")
+            for case in [] if given.tuning_only else cases:
+                for step in lab.steps(case):
+                    found = lab.final(case, step)
+                    means = {publish: float(np.mean(found["accuracy"][publish], axis=0)[-1]) for publish in MODELS}
+                    say(f"{case}, step {step:g}: accuracy at the end {means}, {found['seconds']:.0f} s")
 
 
 if __name__ == "__main__":

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from gossamer import algorithms, data, problems, streams
 from gossamer.core import Algorithm, Learner, Now
-from gossamer.errors import DataError
 from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget, NoiseSpec
 from gossamer.problems import Block, Problem
+from gossamer.reproduction.sources import ENLARGED, coloured, enlarged, needed, network
 from gossamer.sets import L2Ball
 from gossamer.spec import kind
 from gossamer.streams import Stream
@@ -28,7 +27,6 @@ FEATURE_BOUND, MODEL_BOUND = 3.0, 20.0  # of losses that are proven to be in the
 LEARNERS = {3: 20, 4: 10}
 DIM = 100
 TAU = 4
-NETWORK_SEED = 0
 STREAM_SEED = 1
 
 
@@ -187,24 +185,23 @@ class Digits:
     @property
     def name(self) -> str:
         """Of the data set."""
-        return "digits of scikit-learn, enlarged" if self.stand_in else "MNIST"
+        return ENLARGED if self.stand_in else "MNIST"
 
     @cached_property
     def problem(self) -> Problem:
         """Two convolutions, pooled, and two dense layers."""
-        height, width = self.images.x_train.shape[1:]
-        return problems.small_cnn((height, width, 1), self.images.classes, seed=NETWORK_SEED)
+        return network(self.images)
 
     @cached_property
     def stream(self) -> Stream:
         """Half of the images dealt evenly, and half by digit."""
-        x, y = self.images.x_train[..., None], self.images.y_train
+        x, y = self.images.x_train, self.images.y_train
         return streams.from_arrays(x, y, LEARNERS[4], "label-skew", skew=0.5, rest="all", seed=STREAM_SEED)
 
     @cached_property
     def test(self) -> Block:
         """The images held out."""
-        return Block(self.images.x_test[..., None], self.images.y_test)
+        return Block(self.images.x_test, self.images.y_test)
 
     def samples(self, tau: int) -> int:
         """R tau: as many as the learner with the fewest has, in whole rounds."""
@@ -213,20 +210,7 @@ class Digits:
 
     @cached_property
     def images(self) -> data.Dataset:
-        """Images (height, width) with labels."""
+        """Images (height, width, 1) with labels."""
         if self.stand_in:
-            return _enlarged(data.digits())
-        try:
-            return data.mnist(self.directory)
-        except DataError as missing:
-            advice = "give their directory with --data, or try --stand-in, which runs on scikit-learn's digits"
-            raise DataError(f"{missing}. Figure 4 of paper 001 needs the MNIST images: {advice}.") from missing
-
-
-def _enlarged(small: data.Dataset) -> data.Dataset:
-    """Images of 8x8 as 16x16: the network needs at least 10x10."""
-
-    def images(x: np.ndarray) -> np.ndarray:
-        return np.kron(x.reshape(-1, 8, 8), np.ones((1, 2, 2), np.float32))
-
-    return replace(small, x_train=images(small.x_train), x_test=images(small.x_test))
+            return enlarged()
+        return coloured(needed("Figure 4 of paper 001 needs the MNIST images", data.mnist, self.directory))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
@@ -12,34 +12,23 @@ import numpy as np
 
 from gossamer.core import Algorithm
 from gossamer.metrics import average_loss
-from gossamer.reproduction.paper_001.cases import (
-    METHODS,
-    TAU,
-    Case,
-    Digits,
-    logistic_problem,
-    logistic_stream,
-)
+from gossamer.reproduction.lab import Lab, Plan, classified, promised, remembered, runs_of, setting, told
+from gossamer.reproduction.paper_001.cases import METHODS, TAU, Case, Digits, logistic_problem, logistic_stream
 from gossamer.reproduction.paper_001.plan import Images, Logistic
-from gossamer.reproduction.store import Result, Store, fingerprint, rounded
-from gossamer.reproduction.tuning import climb, nearest
+from gossamer.reproduction.store import Result, fingerprint, rounded
+from gossamer.reproduction.tuning import FIRST_TUNING_SEED, search, tuning_seeds
 from gossamer.simulation import Run, simulate
 
 Publish = Literal["last", "averaged"]
 Protocol = Literal["paper's", "tuned"]
 
-FIRST_TUNING_SEED = 1000  # tuning never sees the noise of the final runs
 MODELS: tuple[Publish, ...] = ("last", "averaged")
 EARLY = 500  # the round whose accuracy the paper gives
 EARLY_ACCURACY = 0.7  # and what it is there without noise
 
 
-@dataclass(frozen=True, eq=False)
-class Lab(ABC):
-    """The cases of one figure, by what is asked about them; what was run before is read."""
-
-    store: Store
-    _best: dict[tuple[Case, Publish], float] = field(default_factory=dict, repr=False, init=False)
+class MethodLab(Lab[Plan], ABC):
+    """The cases of one figure, by what is asked about them."""
 
     @abstractmethod
     def cases(self) -> list[Case]:
@@ -54,7 +43,8 @@ class Lab(ABC):
         """The step size of the paper's protocol."""
 
     @abstractmethod
-    def _tune(self, case: Case, publish: Publish) -> float: ...
+    def tuned(self, case: Case, publish: Publish = "last") -> float:
+        """The step size that is best for this method and this model."""
 
     @abstractmethod
     def accuracy(self, found: Result, publish: Publish) -> list[float]:
@@ -63,12 +53,6 @@ class Lab(ABC):
     @abstractmethod
     def score(self, found: Result, publish: Publish) -> list[float]:
         """What a step size is chosen by, for every run; more is better."""
-
-    def tuned(self, case: Case, publish: Publish = "last") -> float:
-        """The step size that is best for this method and this model."""
-        if (case, publish) not in self._best:
-            self._best[case, publish] = self._tune(case, publish)
-        return self._best[case, publish]
 
     def step(self, case: Case, protocol: Protocol, publish: Publish = "last") -> float:
         """The step size under one of the protocols."""
@@ -84,18 +68,16 @@ class Lab(ABC):
         return self.final(case, self.step(case, protocol, publish))
 
 
-@dataclass(frozen=True, eq=False)
-class LogisticLab(Lab):
+class LogisticLab(MethodLab[Logistic]):
     """Figure 3. Every run has data and noise of its own.
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from gossamer.reproduction import Store
     >>> from gossamer.reproduction.paper_001.plan import QUICK
-    >>> print(LogisticLab(Store(Path(tempfile.mkdtemp())), plan=QUICK.logistic).case("tree", 0.5))
+    >>> print(LogisticLab(Store(Path(tempfile.mkdtemp())), QUICK.logistic).case("tree", 0.5))
     figure 3, binary tree, epsilon 0.5, tau 4
     """
-
-    plan: Logistic = field(kw_only=True)
 
     def case(self, method: str, epsilon: float) -> Case:
         """One curve of the figure."""
@@ -123,25 +105,26 @@ class LogisticLab(Lab):
         method = "independent" if case.method == "independent" else "blt"
         return self.tuned(self.case(method, case.epsilon))
 
-    def _tune(self, case: Case, publish: Publish) -> float:
+    @remembered
+    def tuned(self, case: Case, publish: Publish = "last") -> float:
+        """By a search from the best step of BLT."""
         limit = np.inf if (smooth := logistic_problem(case.method).smoothness) is None else 2 / smooth
         steps = [step for step in self.plan.steps if step <= limit]
-        seeds = range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + self.plan.trials)
 
-        def loss(point: tuple[int, ...]) -> float:
-            return -float(np.mean(self.score(self._play(case, steps[point[0]], seeds), publish)))
+        def loss(step: float) -> float:
+            found = self._play(case, step, tuning_seeds(self.plan.trials))
+            return -float(np.mean(self.score(found, publish)))
 
         known = self.tuned(self.case("blt", case.epsilon)) if case.method != "blt" else 0.02
-        return steps[climb(loss, (len(steps),), (nearest(steps, known),))[0]]
+        return search(loss, (steps,), (known,))[0]
 
     def _play(self, case: Case, step: float, seeds: Sequence[int]) -> Result:
         samples = self.plan.rounds * TAU
         algorithm = case.build(logistic_problem(case.method), samples, step)
         data = [logistic_stream(seed) for seed in seeds]
-        setting = _setting(case, algorithm, samples, seeds) | {
-            "points": self.plan.points,
-            "streams": [fingerprint(stream) for stream in data],
-        }
+        where = _setting(
+            case, algorithm, samples, seeds, points=self.plan.points, streams=[fingerprint(stream) for stream in data]
+        )
 
         def compute() -> Result:
             every = max(1, self.plan.rounds // self.plan.points)
@@ -152,27 +135,26 @@ class LogisticLab(Lab):
             ]
             return _facts(algorithm, runs) | {
                 "rounds": (runs[0].steps // TAU).tolist(),
-                "accuracy": _by_model([_accuracy(run) for run in runs]),
+                "accuracy": _by_model([classified(run) for run in runs]),
                 "regret": _by_model([average_loss(run) for run in runs]),
             }
 
-        return self.store.cell(_named(case, step, seeds), setting, compute)
+        return self.store.cell(_named(case, step, seeds), where, compute)
 
 
 @dataclass(frozen=True, eq=False)
-class ImageLab(Lab):
+class ImageLab(MethodLab[Images]):
     """Figure 4. The images are dealt once, and every run has noise of its own.
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from gossamer.reproduction import Store
     >>> from gossamer.reproduction.paper_001.plan import QUICK
-    >>> store, plan = Store(Path(tempfile.mkdtemp())), QUICK.images
-    >>> ImageLab(store, plan=plan, images=Digits(stand_in=True)).rounds(4)
+    >>> ImageLab(Store(Path(tempfile.mkdtemp())), QUICK.images, Digits(stand_in=True)).rounds(4)
     34
     """
 
-    plan: Images = field(kw_only=True)
-    images: Digits = field(kw_only=True)
+    images: Digits
 
     def case(self, method: str, tau: int) -> Case:
         """One curve of the figure."""
@@ -227,27 +209,28 @@ class ImageLab(Lab):
         plain = self.case("none", 1)
         rounds = min(EARLY, self.rounds(1))
 
-        def off(point: tuple[int, ...]) -> float:
-            found = self._play(plain, self.plan.steps[point[0]], [FIRST_TUNING_SEED], rounds, samples=rounds)
+        def off(step: float) -> float:
+            found = self._play(plain, step, [FIRST_TUNING_SEED], rounds, samples=rounds)
             return abs(self.score(found, "last")[0] - EARLY_ACCURACY)
 
-        return self.plan.steps[climb(off, (len(self.plan.steps),), (nearest(self.plan.steps, 0.01),))[0]]
+        return search(off, (self.plan.steps,), (0.01,))[0]
 
-    def _tune(self, case: Case, publish: Publish) -> float:
+    @remembered
+    def tuned(self, case: Case, publish: Publish = "last") -> float:
         """By a search from the best step of one local step, or a start that is known; Toeplitz noise takes BLT's."""
         known, key = self.plan.known, (case.method, case.tau, publish)
         if key in known:
             return known[key]
         if remembers_all(case):
             return self.tuned(self.case("blt", case.tau), publish)
-        steps, seeds = self.plan.steps, range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + self.plan.trials)
         start = self.plan.starts[case.method] if case.tau == 1 else self.tuned(self.case(case.method, 1), publish)
 
-        def loss(point: tuple[int, ...]) -> float:
-            found = self._play(case, steps[point[0]], _drawn(case, seeds), self.plan.trial_every)
-            return -float(np.mean(self.score(found, publish)))
+        seeds = tuning_seeds(1 if case.method == "none" else self.plan.trials)  # without noise all are alike
 
-        return steps[climb(loss, (len(steps),), (nearest(steps, start),))[0]]
+        def loss(step: float) -> float:
+            return -float(np.mean(self.score(self._play(case, step, seeds, self.plan.trial_every), publish)))
+
+        return search(loss, (self.plan.steps,), (start,))[0]
 
     def _play(self, case: Case, step: float, seeds: Sequence[int], every: int, samples: int | None = None) -> Result:
         return self.store.cell(*self._cell(case, step, seeds, every, samples))
@@ -260,11 +243,8 @@ class ImageLab(Lab):
         samples = horizon if samples is None else samples
         algorithm = case.build(self.images.problem, horizon, step)
         stream = self.images.stream
-        setting = _setting(case, algorithm, samples, seeds) | {
-            "every": every,
-            "streams": [f"{stream.description}, {fingerprint(stream)}"],
-            "network": f"{self.images.problem.dim} parameters",
-        }
+        size = f"{self.images.problem.dim} parameters"
+        where = _setting(case, algorithm, samples, seeds, every=every, streams=[told(stream)], network=size)
 
         def compute() -> Result:
             run = simulate(
@@ -284,7 +264,7 @@ class ImageLab(Lab):
                 "accuracy": _by_model(list(tested)),
             }
 
-        return _named(case, step, seeds, samples), setting, compute
+        return _named(case, step, seeds, samples), where, compute
 
 
 def remembers_all(case: Case) -> bool:
@@ -292,29 +272,12 @@ def remembers_all(case: Case) -> bool:
     return case.method in ("toeplitz", "optimal", "published")
 
 
-def _drawn(case: Case, seeds: Sequence[int]) -> Sequence[int]:
-    """Without noise all seeds are alike."""
-    return seeds[:1] if case.method == "none" else seeds
-
-
-def _setting(case: Case, algorithm: Algorithm, samples: int, seeds: Sequence[int]) -> dict[str, Any]:
-    return {
-        "figure": case.figure,
-        "method": case.method,
-        "samples": samples,
-        "seeds": list(seeds),
-        "algorithm": algorithm.spec(),
-    }
+def _setting(case: Case, algorithm: Algorithm, samples: int, seeds: Sequence[int], **more: Any) -> Result:
+    return setting(algorithm, seeds, figure=case.figure, method=case.method, samples=samples, **more)
 
 
 def _named(case: Case, step: float, seeds: Sequence[int], samples: int | None = None) -> str:
-    runs = f"run {seeds[0]}" if len(seeds) == 1 else f"runs {seeds[0]} to {seeds[-1]}"
-    return f"{case}, step {step:g}, {runs}" + ("" if samples is None else f", {samples} samples")
-
-
-def _accuracy(run: Run) -> Any:
-    assert run.accuracy is not None  # of a classifier
-    return run.accuracy
+    return f"{case}, step {step:g}, {runs_of(seeds)}" + ("" if samples is None else f", {samples} samples")
 
 
 def _by_model(curves: Sequence[Any]) -> dict[Publish, Any]:
@@ -324,13 +287,10 @@ def _by_model(curves: Sequence[Any]) -> dict[Publish, Any]:
 
 def _facts(algorithm: Algorithm, runs: Sequence[Run]) -> Result:
     """What a table says about them: noise, guarantee, averaging."""
-    guarantee = runs[0].guarantee
     return {
         "noise": algorithm.scales["gradient"][0].value if algorithm.scales else 0.0,
         "publish": str(algorithm.parameters["publish"]),
-        "basis": guarantee.basis,
-        "epsilon": guarantee.epsilon if algorithm.scales else None,
-        "delta": guarantee.delta if algorithm.scales else None,
+        **promised(runs[0].guarantee),
         "seconds": round(sum(run.wall_time for run in runs), 2),
         "device": jax.default_backend(),
     }

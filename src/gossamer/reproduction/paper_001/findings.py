@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
-from gossamer.reproduction.claims import Claim, Estimate, Finding, about, alike, below, reaches
+from gossamer.reproduction.claims import Claim, Estimate, Finding, about, across, alike, below, reaches
 from gossamer.reproduction.paper_001.cases import METHODS, Case
 from gossamer.reproduction.paper_001.experiments import (
     EARLY,
     EARLY_ACCURACY,
+    MODELS,
     ImageLab,
     LogisticLab,
     Protocol,
     Publish,
 )
 
-COLUMNS: dict[str, tuple[Protocol, Publish]] = {
+Column = tuple[Protocol, Publish]
+
+COLUMNS: dict[str, Column] = {
     "paper's protocol": ("paper's", "last"),
     "tuned": ("tuned", "last"),
     "tuned, averaged": ("tuned", "averaged"),
@@ -27,17 +31,8 @@ COLUMNS: dict[str, tuple[Protocol, Publish]] = {
 CLOSE = 0.05  # "close", "similar": within 5 % of the accuracy
 ABOUT = 0.05  # "around 0.9": within 0.05
 
-Finder = Callable[[Protocol, Publish], Finding]
-
-
-def in_columns(statement: str, source: str, finding: Finder) -> Claim:
-    """A claim under the paper's protocol, with tuned steps, and for the averaged model.
-
-    >>> from gossamer.reproduction.claims import NOT_RUN
-    >>> list(in_columns("A is below B", "Figure 3", lambda protocol, publish: NOT_RUN).findings)
-    ["paper's protocol", 'tuned', 'tuned, averaged']
-    """
-    return Claim(statement, source, {name: finding(*column) for name, column in COLUMNS.items()})
+in_columns = partial(across, COLUMNS)
+"""A claim under the paper's protocol, with tuned steps, and for the averaged model."""
 
 
 def estimates(found: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:
@@ -58,15 +53,15 @@ def of_logistic(lab: LogisticLab) -> list[Claim]:
 def _of_budget(lab: LogisticLab, epsilon: float) -> list[Claim]:
     correlated = [name for name in ("tree", "optimal", "toeplitz", "blt") if name in lab.plan.methods]
 
-    def accuracy(methods: Sequence[str], protocol: Protocol, publish: Publish) -> dict[str, Estimate]:
-        found = {name: lab.found(lab.case(name, epsilon), protocol, publish) for name in methods}
-        return estimates({METHODS[name].title: lab.accuracy(each, publish) for name, each in found.items()})
+    def accuracy(methods: Sequence[str], column: Column) -> dict[str, Estimate]:
+        found = {name: lab.found(lab.case(name, epsilon), *column) for name in methods}
+        return estimates({METHODS[name].title: lab.accuracy(each, column[1]) for name, each in found.items()})
 
-    def follow(protocol: Protocol, publish: Publish) -> Finding:
-        return alike(accuracy(("none", *correlated), protocol, publish), CLOSE)
+    def follow(column: Column) -> Finding:
+        return alike(accuracy(("none", *correlated), column), CLOSE)
 
-    def above(low: str, high: str) -> Finder:
-        return lambda protocol, publish: _below(accuracy((low, high), protocol, publish))
+    def above(low: str, high: str, column: Column) -> Finding:
+        return _below(accuracy((low, high), column))
 
     where, source = f"epsilon {epsilon:g}", "section V-A, figure 3"
     pairs = [("tree", name) for name in correlated if name != "tree"] + [("independent", "tree")]
@@ -74,7 +69,9 @@ def _of_budget(lab: LogisticLab, epsilon: float) -> list[Claim]:
     return [
         in_columns(f"{where}: correlated noise follows the noiseless curve (all within {CLOSE:.0%})", source, follow),
         *(
-            in_columns(f"{where}: {METHODS[high].title} is above {METHODS[low].title}", source, above(low, high))
+            in_columns(
+                f"{where}: {METHODS[high].title} is above {METHODS[low].title}", source, partial(above, low, high)
+            )
             for low, high in orders
         ),
     ]
@@ -87,17 +84,16 @@ def of_extras(lab: LogisticLab) -> list[Claim]:
         ("noise once a round has less dynamic regret than at every step", "rounds", "bounded"),
     )
 
-    def regret(method: str, epsilon: float, publish: Publish) -> list[float]:
-        found = lab.found(lab.case(method, epsilon), "tuned", publish)
-        return [curve[-1] for curve in found["regret"][publish]]
+    def regret(method: str, epsilon: float) -> list[float]:
+        found = lab.found(lab.case(method, epsilon), "tuned")
+        return [curve[-1] for curve in found["regret"]["last"]]
 
-    def finding(low: str, high: str, epsilon: float) -> Finding:
-        titles = {METHODS[name].title: regret(name, epsilon, "last") for name in (low, high)}
-        return _below(estimates(titles))
+    def less(low: str, high: str, epsilon: float) -> Finding:
+        return _below(estimates({METHODS[name].title: regret(name, epsilon) for name in (low, high)}))
 
-    known = {*lab.plan.methods, *lab.plan.extras}
+    known, columns = {*lab.plan.methods, *lab.plan.extras}, {f"epsilon {e:g}": e for e in lab.plan.epsilons}
     return [
-        Claim(statement, "ours", {f"epsilon {e:g}": finding(low, high, e) for e in lab.plan.epsilons})
+        across(columns, statement, "ours", partial(less, low, high))
         for statement, low, high in pairs
         if {low, high} <= known
     ]
@@ -115,26 +111,23 @@ def _of_tau(lab: ImageLab, cases: Sequence[Case]) -> list[Claim]:
     """The order of the methods at one number of local steps."""
     source, tau = "section V-B, figure 4", cases[0].tau
     plain, independent = (lab.case(method, tau) for method in ("none", "independent"))
-    claims = []
-    for case in (case for case in cases if case not in (plain, independent)):
-        title = METHODS[case.method].title
-        claims += [
-            in_columns(
-                f"tau {tau}: {title} ends close to no noise (within {CLOSE:.0%})",
-                source,
-                lambda protocol, publish, case=case: alike(  # type: ignore[misc]
-                    _ends(lab, (case, plain), protocol, publish), CLOSE
-                ),
-            ),
-            in_columns(
-                f"tau {tau}: independent noise ends below {title}",
-                source,
-                lambda protocol, publish, case=case: _below(  # type: ignore[misc]
-                    _ends(lab, (independent, case), protocol, publish)
-                ),
-            ),
-        ]
-    return claims
+
+    def close(case: Case, column: Column) -> Finding:
+        return alike(_ends(lab, (case, plain), column), CLOSE)
+
+    def worse(case: Case, column: Column) -> Finding:
+        return _below(_ends(lab, (independent, case), column))
+
+    tests = (
+        (f"tau {tau}: {{}} ends close to no noise (within {CLOSE:.0%})", close),
+        (f"tau {tau}: independent noise ends below {{}}", worse),
+    )
+    return [
+        in_columns(statement.format(METHODS[case.method].title), source, partial(test, case))
+        for case in cases
+        if case not in (plain, independent)
+        for statement, test in tests
+    ]
 
 
 def _numbers(lab: ImageLab) -> list[Claim]:
@@ -151,7 +144,7 @@ def _numbers(lab: ImageLab) -> list[Claim]:
         return in_columns(
             f"tau 1: accuracy with {title} {when} is around {value:g} (within {ABOUT:g})",
             source,
-            lambda protocol, publish: about(Estimate.of(values(lab, case, protocol, publish, at)), value, ABOUT),
+            lambda column: about(Estimate.of(values(lab, case, column, at)), value, ABOUT),
         )
 
     return [
@@ -164,8 +157,8 @@ def _numbers(lab: ImageLab) -> list[Claim]:
 def _behind(lab: ImageLab, case: Case, plain: Case) -> Claim:
     """What noise costs early on: 0.7 less 0.6."""
 
-    def finding(protocol: Protocol, publish: Publish) -> Finding:
-        both = estimates({str(each): values(lab, each, protocol, publish, EARLY) for each in (plain, case)})
+    def finding(column: Column) -> Finding:
+        both = estimates({str(each): values(lab, each, column, EARLY) for each in (plain, case)})
         without, with_noise = both.values()
         return about(without - with_noise, EARLY_ACCURACY - 0.6, ABOUT)
 
@@ -176,58 +169,47 @@ def _behind(lab: ImageLab, case: Case, plain: Case) -> Claim:
 
 def _over_taus(lab: ImageLab, cases: Sequence[Case]) -> list[Claim]:
     """Fewer rounds at a similar accuracy."""
+
+    def similar(same: Sequence[Case], column: Column) -> Finding:
+        return alike(estimates({f"tau {case.tau}": values(lab, case, column) for case in same}), CLOSE)
+
     claims = []
     for method in dict.fromkeys(case.method for case in cases):
         same = [case for case in cases if case.method == method]
         if len(same) > 1:
+            taus = ", ".join(str(case.tau) for case in same)
             rounds = ", ".join(f"{lab.rounds(case.tau):,}" for case in same)
-            names = {case: f"tau {case.tau}" for case in same}
-            claims.append(
-                in_columns(
-                    f"{METHODS[method].title}: tau {', '.join(str(case.tau) for case in same)} end alike (within "
-                    f"{CLOSE:.0%}) after {rounds} rounds",
-                    "section V-B, figure 4",
-                    lambda protocol, publish, names=names: alike(  # type: ignore[misc]
-                        _ends(lab, tuple(names), protocol, publish, names), CLOSE
-                    ),
-                )
-            )
+            statement = f"{METHODS[method].title}: tau {taus} end alike (within {CLOSE:.0%}) after {rounds} rounds"
+            claims.append(in_columns(statement, "section V-B, figure 4", partial(similar, same)))
     return claims
 
 
 def of_thresholds(lab: ImageLab) -> list[Claim]:
     """Ours: what correlated noise must reach on real images, with the step size that is best for each."""
     kind = "tuned, averaged"
-    averaged = values(lab, lab.case("blt", 1), "tuned", "averaged")
-    publish: tuple[Publish, ...] = ("last", "averaged")
-    independent = [values(lab, lab.case("independent", 1), "tuned", each) for each in publish]
+    averaged = values(lab, lab.case("blt", 1), ("tuned", "averaged"))
+    independent = [values(lab, lab.case("independent", 1), ("tuned", publish)) for publish in MODELS]
     best = max(independent, key=lambda each: float(np.mean(each)))
     ahead = [mine - theirs for mine, theirs in zip(averaged, best, strict=True)]
-    plain = values(lab, lab.case("none", 1), "tuned", "last")[:1]
-    return [
-        Claim("tau 1: the averaged model with BLT noise reaches 0.82", "ours", {kind: reaches(averaged, 0.82)}),
-        Claim(
-            "tau 1: it is 0.3 above independent noise at its best step, last or averaged",
-            "ours",
-            {kind: reaches(ahead, 0.3)},
-        ),
-        Claim("tau 1: no noise reaches 0.90", "ours", {kind: reaches(plain, 0.9)}),
-    ]
+    plain = values(lab, lab.case("none", 1), ("tuned", "last"))[:1]
+    goals = (
+        ("tau 1: the averaged model with BLT noise reaches 0.82", averaged, 0.82),
+        ("tau 1: it is 0.3 above independent noise at its best step, last or averaged", ahead, 0.3),
+        ("tau 1: no noise reaches 0.90", plain, 0.9),
+    )
+    return [Claim(statement, "ours", {kind: reaches(found, goal)}) for statement, found, goal in goals]
 
 
-def _ends(
-    lab: ImageLab, cases: Sequence[Case], protocol: Protocol, publish: Publish, names: dict[Case, str] | None = None
-) -> dict[str, Estimate]:
+def _ends(lab: ImageLab, cases: Sequence[Case], column: Column) -> dict[str, Estimate]:
     """The accuracy at the end, of several cases."""
-    titles = names or {case: METHODS[case.method].title for case in cases}
-    return estimates({titles[case]: values(lab, case, protocol, publish) for case in cases})
+    return estimates({METHODS[case.method].title: values(lab, case, column) for case in cases})
 
 
-def values(lab: ImageLab, case: Case, protocol: Protocol, publish: Publish, at: int | None = None) -> list[float]:
+def values(lab: ImageLab, case: Case, column: Column, at: int | None = None) -> list[float]:
     """The accuracy on the test images at a round, or at the end, for every run; without noise all are alike."""
-    found = lab.found(case, protocol, publish)
+    found = lab.found(case, *column)
     place = -1 if at is None else int(np.argmin(np.abs(np.array(found["rounds"]) - at)))
-    each = [float(curve[place]) for curve in found["accuracy"][publish]]
+    each = [float(curve[place]) for curve in found["accuracy"][column[1]]]
     return each * max(2, *lab.plan.seeds.values()) if case.method == "none" else each
 
 

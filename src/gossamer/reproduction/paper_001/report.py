@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import get_args
-
-import numpy as np
+from typing import Any
 
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
-from gossamer.reproduction.claims import RULES, Claim, Estimate, claims_table, verdicts_table
+from gossamer.reproduction.claims import Estimate, claims_table
 from gossamer.reproduction.drawing import Curve, Panel
-from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.page import Asked, Chapter, Page, Part
 from gossamer.reproduction.paper_001 import findings
 from gossamer.reproduction.paper_001.cases import (
     CLIP,
@@ -27,23 +24,22 @@ from gossamer.reproduction.paper_001.cases import (
 from gossamer.reproduction.paper_001.experiments import (
     EARLY,
     EARLY_ACCURACY,
+    MODELS,
     ImageLab,
-    Lab,
     LogisticLab,
+    MethodLab,
     Protocol,
     Publish,
 )
-from gossamer.reproduction.paper_001.findings import COLUMNS
+from gossamer.reproduction.paper_001.findings import COLUMNS, Column
 from gossamer.reproduction.paper_001.plan import Plan
-from gossamer.reproduction.store import Result, Store
+from gossamer.reproduction.store import Result
 
 TITLE = "Paper 001 again: locally private online federated learning with correlated noise"
 FIGURES = (3, 4)
 PROTOCOLS: dict[Protocol, str] = {"paper's": "the paper's protocol", "tuned": "steps tuned per method"}
-PANELS: dict[str, tuple[Protocol, Publish]] = {
-    f"{PROTOCOLS[protocol]}, {publish} model": (protocol, publish)
-    for publish in get_args(Publish)
-    for protocol in PROTOCOLS
+PANELS: dict[str, Column] = {
+    f"{PROTOCOLS[protocol]}, {publish} model": (protocol, publish) for publish in MODELS for protocol in PROTOCOLS
 }
 BANDS = (
     "Lines are means over runs, bands one standard deviation to either side, as in the paper. Where curves coincide, "
@@ -62,37 +58,18 @@ REGRET = (
 )
 
 
-def reproduce(
-    store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
-) -> Page:
-    """Run what one figure needs, or everything, and write it down.
-
-    Args:
-        store: where finished parts are kept.
-        plan: how much is run.
-        figure: one of `FIGURES`; None for everything.
-        directory: of the data.
-        stand_in: run on data that need no files.
-        command: what the user typed.
-    """
-    numbers = FIGURES if figure is None else (figure,)
-    logistic = LogisticLab(store, plan=plan.logistic)
-    images = ImageLab(store, plan=plan.images, images=Digits(directory, stand_in))
-    claims: list[Claim] = []
-    parts: list[Part] = []
-    ours: list[Part] = []
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down."""
+    numbers, chapters = asked.numbers(FIGURES), []
+    logistic = LogisticLab(asked.store, asked.plan.logistic)
+    images = ImageLab(asked.store, asked.plan.images, Digits(asked.directory, asked.stand_in))
     if 3 in numbers:
-        claims += findings.of_logistic(logistic)
-        parts.append(logistic_figure(logistic))
-        ours += beyond(logistic)
+        chapters.append(Chapter(findings.of_logistic(logistic), [logistic_figure(logistic)], beyond(logistic)))
     if 4 in numbers:
-        claims += findings.of_images(images)
-        parts += [image_figure(images), *local_steps_figure(images)]
-        ours.append(thresholds(images))
-    table = Part("claims", "What the paper says, and what we measured", (RULES,), table=claims_table(claims))
+        claims = findings.of_images(images)
+        chapters.append(Chapter(claims, [image_figure(images), *local_steps_figure(images)], [thresholds(images)]))
     how = Part("protocol", "How it was run", protocol(logistic, images, numbers))
-    opening = introduction(plan, logistic, images, numbers)
-    return Page(TITLE, opening, verdicts_table(claims), [table, *parts, *ours, how], store.used, command)
+    return Page.of(asked, TITLE, introduction(asked.plan, logistic, images, numbers), chapters, [how])
 
 
 def introduction(plan: Plan, logistic: LogisticLab, images: ImageLab, numbers: Sequence[int]) -> tuple[str, ...]:
@@ -247,7 +224,7 @@ def _image_protocol(lab: ImageLab) -> list[str]:
         f"{lab.plan.trials} noise seed(s) that the final runs do not use; Toeplitz noise takes the steps of BLT"
     )
     plain = lab.case("none", 1)
-    early = findings.values(lab, plain, "paper's", "last", EARLY)[0]
+    early = findings.values(lab, plain, ("paper's", "last"), EARLY)[0]
     return [
         f"Figure 4. The paper's protocol: one step for all, {lab.shared(plain):g}. All that the paper says about its "
         f"step is that training without noise has an accuracy of about {EARLY_ACCURACY:g} at round {EARLY}; with ours "
@@ -260,12 +237,10 @@ def _image_protocol(lab: ImageLab) -> list[str]:
 
 
 def _curve(name: str, found: Result, quantity: str, publish: Publish) -> Curve:
-    runs = np.array(found[quantity][publish])
-    mean, spread = runs.mean(axis=0), runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(runs.shape[1])
-    return Curve(name, found["rounds"], mean.tolist(), (mean - spread).tolist(), (mean + spread).tolist())
+    return Curve.of_runs(name, found["rounds"], found[quantity][publish])
 
 
-def _table(lab: Lab, cases: Iterable[Case], protocols: Sequence[Protocol] = ("paper's", "tuned")) -> Table:
+def _table(lab: MethodLab[Any], cases: Iterable[Case], protocols: Sequence[Protocol] = ("paper's", "tuned")) -> Table:
     """One row per case and protocol: noise, and steps and scores of both models."""
     logistic = isinstance(lab, LogisticLab)
     scores = ("accuracy", "regret") if logistic else ("accuracy",)
@@ -274,7 +249,7 @@ def _table(lab: Lab, cases: Iterable[Case], protocols: Sequence[Protocol] = ("pa
     return Table(columns, tuple(_row(lab, case, protocol) for case in cases for protocol in protocols))
 
 
-def _row(lab: Lab, case: Case, protocol: Protocol) -> tuple[str, ...]:
+def _row(lab: MethodLab[Any], case: Case, protocol: Protocol) -> tuple[str, ...]:
     found = lab.found(case, protocol, "averaged")
     private = found["epsilon"] is not None
     return (
@@ -294,14 +269,10 @@ def _rounds(published: str) -> str:
     return next((word for word in published.split() if word.isdigit()), "1")
 
 
-def _scores(lab: Lab, case: Case, protocol: Protocol, publish: Publish) -> list[str]:
+def _scores(lab: MethodLab[Any], case: Case, protocol: Protocol, publish: Publish) -> list[str]:
     """Step, accuracy and, where there is one, regret."""
     found = lab.found(case, protocol, publish)
     scores = [lab.accuracy(found, publish)]
     if "regret" in found:
         scores.append([curve[-1] for curve in found["regret"][publish]])
-    return [f"{lab.step(case, protocol, publish):g}", *map(_mean, scores)]
-
-
-def _mean(values: Sequence[float]) -> str:
-    return f"{values[0]:.3f}" if len(values) == 1 else str(Estimate.of(values)).replace(" ± ", "\u00a0±\u00a0")
+    return [f"{lab.step(case, protocol, publish):g}", *(Estimate.of(each).cell for each in scores)]

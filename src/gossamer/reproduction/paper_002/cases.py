@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from gossamer import algorithms, data, problems, topology
 from gossamer.core import Algorithm, Rate
-from gossamer.errors import DataError
 from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.problems import Block, Problem
+from gossamer.reproduction.sources import needed
 from gossamer.sets import Box
 from gossamer.streams import Stream
 from gossamer.streams.arrays import ArrayStream
@@ -265,13 +265,9 @@ class Tasks:
 @cache
 def _task(key: str, directory: Path | None, stand_in: bool) -> Task:
     make = {"mushrooms": _mushrooms, "mnist": _digits, "cifar10": _cats}[key]
-    try:
-        return make(data.digits() if stand_in else getattr(data, key)(directory))
-    except DataError as missing:
-        raise DataError(
-            f"{missing}. Table {TABLES[key]} of paper 002 needs these data: give their directory with --data, or try "
-            "--stand-in, which runs on scikit-learn's digits."
-        ) from missing
+    if stand_in:
+        return make(data.digits())
+    return make(needed(f"Table {TABLES[key]} of paper 002 needs these data", getattr(data, key), directory))
 
 
 def _mushrooms(found: data.Dataset) -> Task:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
-from gossamer.reproduction.claims import Claim, Estimate, Finding, about, below, increasing, reaches
+from gossamer.reproduction.claims import Claim, Estimate, Finding, about, across, below, every, increasing, reaches
 from gossamer.reproduction.paper_002.cases import LEVELS, SCALES, TABLES, Case, Name
-from gossamer.reproduction.paper_002.experiments import (
-    BOTH,
-    COMPARED,
-    CORRELATED,
-    DECISIONS,
-    MODELS,
-    PROTOCOLS,
-    ClassLab,
-    CompareLab,
-    PairLab,
-    RegressionLab,
-)
+from gossamer.reproduction.paper_002.experiments import BOTH, COMPARED, MODELS, PROTOCOLS, ClassLab, CompareLab, PairLab
+from gossamer.reproduction.paper_002.regression import CORRELATED, DECISIONS, RegressionLab
 from gossamer.reproduction.store import Result
 
 NEAR = 0.03  # "near the paper's": every accuracy within 3 points
@@ -56,27 +47,13 @@ def level_name(level: float) -> str:
     return "non-private" if math.isinf(level) else f"eps {level:g}"
 
 
-def in_scales(statement: str, source: str, finding: Callable[[float], Finding]) -> Claim:
-    """A claim with both readings of the paper's levels.
-
-    >>> from gossamer.reproduction.claims import NOT_RUN
-    >>> list(in_scales("A is below B", "Figure 3", lambda unit: NOT_RUN).findings)
-    ['sigma = 1/eps', 'sigma = 14/eps']
-    """
-    return Claim(statement, source, {name: finding(unit) for name, unit in SCALES.items()})
+in_scales = partial(across, SCALES)
+"""A claim with both readings of the paper's levels."""
 
 
-def every(findings: Mapping[str, Finding]) -> Finding:
-    """All of them together: it holds where each does, and does not hold where one does not.
-
-    >>> every({"a": Finding("1", "holds"), "b": Finding("2", "not resolved")})
-    Finding(measured='a: 1; b: 2', verdict='not resolved')
-    """
-    measured = "; ".join(f"{name}: {found.measured}" for name, found in findings.items())
-    verdicts = {found.verdict for found in findings.values()}
-    if "does not hold" in verdicts:
-        return Finding(measured, "does not hold")
-    return Finding(measured, "holds" if verdicts == {"holds"} else "not resolved")
+def at_levels(find: Callable[[float], Finding]) -> Finding:
+    """At every level of the paper."""
+    return every({level_name(level): find(level) for level in LEVELS})
 
 
 def at(found: Result, quantity: str, rounds: int) -> Estimate:
@@ -85,13 +62,9 @@ def at(found: Result, quantity: str, rounds: int) -> Estimate:
     return Estimate.of([curve[place] for curve in found[quantity]])
 
 
-def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """Every run times a factor.
-
-    >>> scaled(Estimate.of([1.0, 2.0]), 0.5).values
-    (0.5, 1.0)
-    """
-    return Estimate.of([factor * value for value in estimate.values])
+def last(found: Result, quantity: str) -> Estimate:
+    """A quantity after the last round, over all runs."""
+    return Estimate.of([curve[-1] for curve in found[quantity]])
 
 
 def of_regression(lab: RegressionLab) -> list[Claim]:
@@ -100,26 +73,20 @@ def of_regression(lab: RegressionLab) -> list[Claim]:
     factor = math.sqrt(rounds / longer)
 
     def falls(name: Name, quantity: str, unit: float) -> Finding:
-        found = {level: lab.level(name, unit, level) for level in LEVELS}
-        return every(
-            {
-                level_name(level): below(
-                    at(each, quantity, longer),
-                    scaled(at(each, quantity, rounds), factor),
-                    (f"T = {longer}", f"{factor:.2g} of T = {rounds}"),
-                )
-                for level, each in found.items()
-            }
-        )
+        def fall(level: float) -> Finding:
+            late, early = (at(lab.level(name, unit, level), quantity, horizon) for horizon in (longer, rounds))
+            return below(late, factor * early, (f"T = {longer}", f"{factor:.2g} of T = {rounds}"))
+
+        return at_levels(fall)
 
     def ordered(name: Name, quantity: str, unit: float) -> Finding:
-        found = {level_name(level): at(lab.level(name, unit, level), quantity, rounds) for level in LEVELS}
-        return increasing(found)
+        return increasing({level_name(e): at(lab.level(name, unit, e), quantity, rounds) for e in LEVELS})
 
     def pays(name: Name, quantity: str, unit: float) -> Finding:
         zero = Estimate.of(lab.zero(rounds))
-        found = {level: at(lab.level(name, unit, level), quantity, rounds) for level in LEVELS}
-        return every({level_name(level): below(each, zero, ("it", "playing 0")) for level, each in found.items()})
+        return at_levels(
+            lambda level: below(at(lab.level(name, unit, level), quantity, rounds), zero, ("it", "playing 0"))
+        )
 
     tests = (
         (f"regret per round of {{}} goes to 0 (like 1/sqrt(T), from T = {rounds} to {longer})", "figure 3", falls),
@@ -127,11 +94,7 @@ def of_regression(lab: RegressionLab) -> list[Claim]:
         (f"regret of {{}} is below that of playing 0 (T = {rounds})", "ours", pays),
     )
     return [
-        in_scales(
-            f"regression, {name}: {statement.format(WORDS[quantity])}",
-            source,
-            lambda unit, test=test, name=name, quantity=quantity: test(name, quantity, unit),  # type: ignore[misc]
-        )
+        in_scales(f"regression, {name}: {statement.format(WORDS[quantity])}", source, partial(test, name, quantity))
         for statement, source, test in tests
         for name in BOTH
         for quantity in DECISIONS
@@ -151,8 +114,8 @@ def of_correlated(lab: RegressionLab) -> list[Claim]:
         blt = regret(lab.correlated(budget, "blt", "exact"))
         independent = regret(lab.correlated(budget, "independent", "exact"))
         findings = {
-            "half of independent noise": below(blt, scaled(independent, 0.5), ("blt", "half of independent")),
-            f"{share:g} of playing 0": below(blt, scaled(zero, share), ("blt", f"{share:g} of playing 0")),
+            "half of independent noise": below(blt, 0.5 * independent, ("blt", "half of independent")),
+            f"{share:g} of playing 0": below(blt, share * zero, ("blt", f"{share:g} of playing 0")),
         }
         for name, finding in findings.items():
             statement = f"blt, own exact, ({budget.epsilon:g}, {budget.delta:g}): regret below {name}"
@@ -165,70 +128,45 @@ def of_task(lab: ClassLab) -> list[Claim]:
     key, title = lab.task.key, lab.task.title
     source = f"table {TABLES[key]}"
 
-    def rows(name: Name, unit: float) -> dict[float, Result]:
-        return {level: lab.level(name, unit, level) for level in LEVELS}
+    def accuracy(name: Name, model: str, part: str, unit: float, level: float) -> Estimate:
+        return Estimate.of(lab.level(name, unit, level)[model][part])
 
     def ordered(name: Name, model: str, unit: float) -> Finding:
-        found = {level_name(level): row[model]["test"] for level, row in reversed(rows(name, unit).items())}
-        return increasing({level: Estimate.of(values) for level, values in found.items()})
+        return increasing({level_name(e): accuracy(name, model, "test", unit, e) for e in reversed(LEVELS)})
 
     def near(name: Name, model: str, unit: float) -> Finding:
-        found = rows(name, unit).values()
         numbers = {
-            f"{part}, {level_name(level)} (paper {paper:.4g})": about(Estimate.of(row[model][part]), paper, NEAR)
+            f"{part}, {level_name(e)} (paper {paper:.4g})": about(accuracy(name, model, part, unit, e), paper, NEAR)
             for part in ("train", "test")
-            for row, level, paper in zip(found, LEVELS, PAPER[key][name][part], strict=True)
+            for e, paper in zip(LEVELS, PAPER[key][name][part], strict=True)
         }
         return every(numbers)
 
-    def fitness(name: Name, unit: float) -> Finding:
-        found = rows(name, unit)
-        ends = found[math.inf]["rounds"][-1]
-        return every(
-            {
-                level_name(level): below(
-                    at(row, "fitness", ends), at(row, "fitness", ends // 2), (f"T = {ends}", f"T = {ends // 2}")
-                )
-                for level, row in found.items()
-            }
-        )
+    def falls(name: Name, unit: float) -> Finding:
+        def fall(level: float) -> Finding:
+            row = lab.level(name, unit, level)
+            ends = (row["rounds"][-1], row["rounds"][-1] // 2)
+            late, early = (at(row, "fitness", end) for end in ends)
+            return below(late, early, (f"T = {ends[0]}", f"T = {ends[1]}"))
+
+        return at_levels(fall)
 
     def pays(name: Name, unit: float) -> Finding:
-        found = rows(name, unit)
-        ends = found[math.inf]["rounds"][-1]
         zero = Estimate.of([lab.zero()] * lab.plan.runs)
-        return every(
-            {
-                level_name(level): below(at(row, "fitness", ends), zero, ("it", "playing 0"))
-                for level, row in found.items()
-            }
-        )
+        return at_levels(lambda level: below(last(lab.level(name, unit, level), "fitness"), zero, ("it", "playing 0")))
 
     claims = []
     for name in BOTH:
-        where = f"{title}, {name}"
-        claims += [
-            in_scales(f"{where}: average fitness falls", "figure 5", lambda unit, name=name: fitness(name, unit)),  # type: ignore[misc]
-            in_scales(
-                f"{where}: average fitness is below that of playing 0",
-                "ours",
-                lambda unit, name=name: pays(name, unit),  # type: ignore[misc]
-            ),
-        ]
+        where = f"{title}, {name}: average fitness"
+        claims.append(in_scales(f"{where} falls", "figure 5", partial(falls, name)))
+        claims.append(in_scales(f"{where} is below that of playing 0", "ours", partial(pays, name)))
         for model in MODELS:
-            kind = f"{where}, {'last decision' if model == 'last' else 'running average'}"
-            claims += [
-                in_scales(
-                    f"{kind}: test accuracy falls as epsilon falls",
-                    source,
-                    lambda unit, name=name, model=model: ordered(name, model, unit),  # type: ignore[misc]
-                ),
-                in_scales(
-                    f"{kind}: training and test accuracy are the paper's (each within {NEAR:g})",
-                    source,
-                    lambda unit, name=name, model=model: near(name, model, unit),  # type: ignore[misc]
-                ),
-            ]
+            kind = f"{title}, {name}, {'last decision' if model == 'last' else 'running average'}"
+            paper = f"{kind}: training and test accuracy are the paper's (each within {NEAR:g})"
+            claims.append(
+                in_scales(f"{kind}: test accuracy falls as epsilon falls", source, partial(ordered, name, model))
+            )
+            claims.append(in_scales(paper, source, partial(near, name, model)))
     return claims
 
 
@@ -292,12 +230,12 @@ def of_pairs(lab: PairLab) -> list[Claim]:
             in_scales(
                 f"{name}: x({t}) tells f_{t} from f'_{t} without noise, and less with it (largest entry)",
                 "figure 6, table 5",
-                lambda unit, name=name: differs(name, unit),  # type: ignore[misc]
+                partial(differs, name),
             ),
             in_scales(
                 f"{name}: the smaller epsilon, the smaller the difference (largest entry of x({t + 1}), same noise)",
                 "table 5",
-                lambda unit, name=name: ordered(name, unit),  # type: ignore[misc]
+                partial(ordered, name),
             ),
         )
     ]
@@ -307,15 +245,14 @@ def of_compared(lab: CompareLab) -> list[Claim]:
     """Figure 7."""
 
     def ahead(mine: Name, theirs: Name, protocol: str, sigma: float) -> Finding:
-        ends = [lab.found(name, sigma, protocol)["fitness"] for name in (mine, theirs)]
-        one, other = (Estimate.of([curve[-1] for curve in each]) for each in ends)
+        one, other = (last(lab.found(name, sigma, protocol), "fitness") for name in (mine, theirs))
         return below(one, other, (mine, theirs))
 
     return [
         in_scales(
             f"{names[0]} has less average fitness than {other} at equal sigma (eps 1), {protocol}",
             "figure 7",
-            lambda unit, names=names, other=other, protocol=protocol: ahead(names[0], other, protocol, unit),  # type: ignore[misc]
+            partial(ahead, names[0], other, protocol),
         )
         for names in COMPARED.values()
         for other in names[1:]

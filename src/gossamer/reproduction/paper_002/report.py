@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from gossamer.errors import DataError
 from gossamer.privacy import Budget
 from gossamer.reports import Table
-from gossamer.reproduction.claims import RULES, Claim, Estimate, claims_table, verdicts_table
+from gossamer.reproduction.claims import Claim, Estimate
 from gossamer.reproduction.drawing import Curve, Panel
-from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.page import Asked, Chapter, Page, Part, claims_part
 from gossamer.reproduction.paper_002 import findings
 from gossamer.reproduction.paper_002.cases import (
     DELTA,
-    EDGES,
     LEVELS,
     NODES,
     SCALES,
@@ -30,8 +28,6 @@ from gossamer.reproduction.paper_002.cases import (
 from gossamer.reproduction.paper_002.experiments import (
     BOTH,
     COMPARED,
-    CORRELATED,
-    DECISIONS,
     MODELS,
     PAPERS_STEP,
     PROTOCOLS,
@@ -39,80 +35,44 @@ from gossamer.reproduction.paper_002.experiments import (
     ClassLab,
     CompareLab,
     PairLab,
-    RegressionLab,
 )
 from gossamer.reproduction.paper_002.findings import PAPER, TABLE_5, level_name
 from gossamer.reproduction.paper_002.plan import Plan
-from gossamer.reproduction.store import Result, Store
+from gossamer.reproduction.paper_002.regression import CORRELATED, DECISIONS, RegressionLab
+from gossamer.reproduction.paper_002.words import WORTH, introduction, networks, out_of_reach, protocol
+from gossamer.reproduction.store import Result
 
 TITLE = "Paper 002 again: private learning of nondecomposable objectives, each node with coordinates of its own"
 FIGURES = (3, 5, 6, 7)
 BANDS = "Lines are means over runs, bands one standard deviation to either side."
-WORTH = (
-    "Guarantee: what the row really gives over its whole horizon. 'Published' rows have the noise of the paper's "
-    "Protocol 1, on messages only; epsilon there is the exact-upper accounting against a wiretapper who sees no "
-    "decision, and there is none at all once a decision is seen, which is what is played and plotted. Their clip is "
-    "more than a gradient can be: the paper clips nothing. Clip and step of the rows with a real guarantee are "
-    "tuned, which epsilon does not cover."
-)
+PARTS = ("train", "test")
 SMALL_REGRESSION = (Budget(1.0), Budget(1.0, DELTA))
 
 
-def reproduce(
-    store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
-) -> Page:
-    """Run what one figure needs, or everything, and write it down; without data, what needs none.
-
-    Args:
-        store: where finished parts are kept.
-        plan: how much is run.
-        figure: one of `FIGURES`; None for everything.
-        directory: of the data.
-        stand_in: run on data that need no files.
-        command: what the user typed.
-    """
-    tasks = Tasks(directory, stand_in)
-    steps: dict[int, Callable[[], tuple[list[Claim], list[Part]]]] = {
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down; without data, what needs none."""
+    store, plan, tasks = asked.store, asked.plan, Tasks(asked.directory, asked.stand_in)
+    make: dict[int, Callable[[], Chapter]] = {
         3: lambda: regression(RegressionLab(store, plan)),
-        5: lambda: classification({key: ClassLab(store, plan, task=tasks.of(key)) for key in TABLES}),
-        6: lambda: pairs(PairLab(store, plan, task=tasks.of("mnist"))),
-        7: lambda: compared(CompareLab(store, plan, task=tasks.of("cifar10"))),
+        5: lambda: classification({key: ClassLab(store, plan, tasks.of(key)) for key in TABLES}),
+        6: lambda: pairs(PairLab(store, plan, tasks.of("mnist"))),
+        7: lambda: compared(CompareLab(store, plan, tasks.of("cifar10"))),
     }
-    claims: list[Claim] = []
-    parts: list[Part] = []
-    for number in FIGURES if figure is None else (figure,):
+    chapters = []
+    for number in asked.numbers(FIGURES):
         try:
-            more, drawn = steps[number]()
+            chapters.append(make[number]())
         except DataError as missing:
-            if figure is not None:
+            if asked.figure is not None:
                 raise
-            more = [Claim(f"figure {number}: its data are missing", f"figure {number}", {})]
-            drawn = [Part(f"figure-{number}", f"Figure {number}: not run", (str(missing),))]
-        claims += more
-        parts += drawn
-    table = Part("claims", "What the paper says, and what we measured", (RULES,), table=claims_table(claims))
-    opening = introduction(plan, stand_in)
+            claim = Claim(f"figure {number}: its data are missing", f"figure {number}", {})
+            part = Part(f"figure-{number}", f"Figure {number}: not run", (str(missing),))
+            chapters.append(Chapter([claim], [part]))
     closing = [networks(), out_of_reach(), protocol(plan)]
-    return Page(TITLE, opening, verdicts_table(claims), [table, *parts, *closing], store.used, command)
+    return Page.of(asked, TITLE, introduction(plan, asked.stand_in), chapters, closing)
 
 
-def introduction(plan: Plan, stand_in: bool) -> tuple[str, ...]:
-    """What was run, and on what."""
-    data = "scikit-learn's digits in place of all real data" if stand_in else "real data"
-    return (
-        f"{NODES} nodes share out the coordinates of one decision, all see the same batch in every round, and gossip "
-        "spreads what each adds to a common dual: on undirected networks (DPSDA-C) and on directed ones (DPSDA-PS).",
-        f"This is the {plan.name} run, on {data}: {plan.runs} runs behind every number, each with its own order of the "
-        "data (regression: its own data) and its own noise.",
-        "The paper's levels epsilon = 1, 0.5, 0.2 'just characterize a corresponding proportional relationship'. Here "
-        "they are Laplace noise of scale sigma on every coordinate of every message, with two mappings side by side: "
-        "sigma = 1/epsilon (1 is the sigma of its figure 7) and sigma = 14/epsilon (2 n L / epsilon of its Theorem 2 "
-        "with L = 1). What such a row really guarantees is in every table: with sums of gradients over a batch, "
-        "next to nothing.",
-    )
-
-
-def regression(lab: RegressionLab) -> tuple[list[Claim], list[Part]]:
+def regression(lab: RegressionLab) -> Chapter:
     """Figure 3, and what correlated noise gains."""
     rounds = lab.plan.rounds
     unit = SCALES["sigma = 1/eps"]
@@ -122,7 +82,7 @@ def regression(lab: RegressionLab) -> tuple[list[Claim], list[Part]]:
             "regret per round",
             (
                 *(_curve(level_name(e), lab.level(name, unit, e), quantity, lab.plan.points) for e in LEVELS),
-                _flat("playing 0", lab.points[: lab.plan.points], float(np.mean(lab.zero(rounds)))),
+                _zero(lab.points[: lab.plan.points], float(np.mean(lab.zero(rounds)))),
             ),
             log=True,
         )
@@ -130,13 +90,7 @@ def regression(lab: RegressionLab) -> tuple[list[Claim], list[Part]]:
         for name in BOTH
     ]
     longer = lab.points[-1]
-    rows = [
-        _regret_row(lab, levels(name, scale)[level], label if math.isfinite(level) else "", longer)
-        for label, scale in SCALES.items()
-        for name in BOTH
-        for level in LEVELS
-        if math.isfinite(level) or label == "sigma = 1/eps"
-    ]
+    rows = [_regret_row(lab, case, label if case.sigma else "", longer) for label, _, _, case in published()]
     rows += [
         _regret_row(lab, lab.real(name, budget), "real guarantee", None) for budget in SMALL_REGRESSION for name in BOTH
     ]
@@ -151,7 +105,7 @@ def regression(lab: RegressionLab) -> tuple[list[Claim], list[Part]]:
         table=Table(columns, tuple(rows)),
         notes=(BANDS, WORTH),
     )
-    return findings.of_regression(lab), [figure, *correlated(lab)]
+    return Chapter(findings.of_regression(lab), [figure, *correlated(lab)])
 
 
 def _regret_row(lab: RegressionLab, case: Case, label: str, longer: int | None) -> tuple[str, ...]:
@@ -184,15 +138,11 @@ def correlated(lab: RegressionLab) -> list[Part]:
     columns = ("row", "x(t)", "running average", "share of playing 0", "guarantee")
     return [
         Part("correlated", "What correlated noise gains", text, table=Table(columns, tuple(rows))),
-        Part(
-            "correlated-claims",
-            "What correlated noise gains: verdicts",
-            table=claims_table(findings.of_correlated(lab)),
-        ),
+        claims_part(findings.of_correlated(lab), (), "What correlated noise gains: verdicts", "correlated-claims"),
     ]
 
 
-def classification(labs: dict[str, ClassLab]) -> tuple[list[Claim], list[Part]]:
+def classification(labs: dict[str, ClassLab]) -> Chapter:
     """Figure 5 and tables 2 to 4."""
     unit = SCALES["sigma = 14/eps"]
     panels = [
@@ -204,7 +154,7 @@ def classification(labs: dict[str, ClassLab]) -> tuple[list[Claim], list[Part]]:
                     _curve(level_name(e), lab.level(name, unit, e), "fitness", None, lab.task.batch, first=3)
                     for e in LEVELS
                 ),
-                _flat("playing 0", lab.level(name, unit, math.inf)["rounds"][3:], math.log(2)),
+                _zero(lab.level(name, unit, math.inf)["rounds"][3:], math.log(2)),
             ),
             log=True,
         )
@@ -218,47 +168,29 @@ def classification(labs: dict[str, ClassLab]) -> tuple[list[Claim], list[Part]]:
         panels=tuple(panels),
         notes=(BANDS,),
     )
-    goals = Part(
-        "goals",
-        "What we set out to reach without noise",
-        (
-            "Set before the runs: test accuracy of the running average, mean over runs, with and without the errors xi "
-            "of gradients, N(0, 0.1), that the paper adds to each node's gradient.",
-        ),
-        table=claims_table(findings.of_goals(labs)),
+    text = (
+        "Set before the runs: test accuracy of the running average, mean over runs, with and without the errors xi of "
+        "gradients, N(0, 0.1), that the paper adds to each node's gradient.",
     )
+    goals = claims_part(findings.of_goals(labs), text, "What we set out to reach without noise", "goals")
     claims = [claim for lab in labs.values() for claim in findings.of_task(lab)]
-    return claims, [figure, *map(accuracies, labs.values()), goals]
-
-
-ACCURACY_COLUMNS = (
-    "row",
-    "paper: train, test",
-    "fitness",
-    "last: train, test",
-    "average: train, test",
-    "average, balanced test",
-    "online",
-    "guarantee",
-)
+    return Chapter(claims, [figure, *map(accuracies, labs.values()), goals])
 
 
 def accuracies(lab: ClassLab) -> Part:
     """One of the tables 2 to 4."""
-    task = lab.task
-    rows = []
-    for label, unit in SCALES.items():
-        for name in BOTH:
-            for place, (level, case) in enumerate(levels(name, unit).items()):
-                if math.isfinite(level) or label == "sigma = 1/eps":
-                    paper = ", ".join(f"{PAPER[task.key][name][part][place]:.2%}" for part in ("train", "test"))
-                    row = f"{case} ({level_name(level)})" if case.sigma else str(case)
-                    rows.append(_accuracy_row(lab, case, row, paper))
-    for budget in REAL:
-        rows += [_accuracy_row(lab, case, str(case), "-") for case in (lab.real(name, budget) for name in BOTH)]
+    task, cases = lab.task, []
+    for _, name, level, case in published():
+        paper = (PAPER[task.key][name][part][LEVELS.index(level)] for part in PARTS)
+        row = f"{case} ({level_name(level)})" if case.sigma else str(case)
+        cases.append((row, ", ".join(map("{:.2%}".format, paper)), case))
+    real = [lab.real(name, budget) for budget in REAL for name in BOTH]
+    rows = [_accuracy_row(lab, *each) for each in (*cases, *((str(case), "-", case) for case in real))]
     both = ", ".join(f"{task.constant(part):.2%}" for part in (task.train, task.test))
     rows.append(("constant classifier", "-", "-", both, both, "50.00%", "-", "only the more frequent class"))
     rows.append(("playing 0", "-", f"{lab.zero():.1f}", "-", "-", "-", "-", "it uses no data"))
+    columns: tuple[str, ...] = ("row", "paper: train, test", "fitness", "last: train, test", "average: train, test")
+    columns += ("average, balanced test", "online", "guarantee")
     number = TABLES[task.key]
     text: tuple[str, ...] = (
         f"d = {task.problem.dim}, {len(task.train.y):,} samples in batches of {task.batch}, {len(task.test.y):,} to "
@@ -270,18 +202,22 @@ def accuracies(lab: ClassLab) -> Part:
             "One image in ten is a cat: 90 % is what never saying 'cat' has. The paper has 42,000 images to learn from "
             "and 8,000 to test.",
         )
-    return Part(
-        f"table-{number}",
-        f"Table {number}: {task.title}",
-        text,
-        table=Table(ACCURACY_COLUMNS, tuple(rows)),
-        notes=(WORTH,),
-    )
+    title, table = f"Table {number}: {task.title}", Table(columns, tuple(rows))
+    return Part(f"table-{number}", title, text, table=table, notes=(WORTH,))
 
 
-def _accuracy_row(lab: ClassLab, case: Case, label: str, paper: str) -> tuple[str, ...]:
+def published() -> Iterator[tuple[str, Name, float, Case]]:
+    """The rows as published, with both readings of the levels: the one without noise once."""
+    for label, unit in SCALES.items():
+        for name in BOTH:
+            for level, case in levels(name, unit).items():
+                if math.isfinite(level) or label == "sigma = 1/eps":
+                    yield label, name, level, case
+
+
+def _accuracy_row(lab: ClassLab, label: str, paper: str, case: Case) -> tuple[str, ...]:
     found = lab.scores(case, lab.seeds)
-    pairs_ = [", ".join(_percent(found[model][part]) for part in ("train", "test")) for model in MODELS]
+    pairs_ = [", ".join(_percent(found[model][part]) for part in PARTS) for model in MODELS]
     return (
         label,
         paper,
@@ -293,35 +229,31 @@ def _accuracy_row(lab: ClassLab, case: Case, label: str, paper: str) -> tuple[st
     )
 
 
-def pairs(lab: PairLab) -> tuple[list[Claim], list[Part]]:
+def pairs(lab: PairLab) -> Chapter:
     """Figure 6 and table 5."""
     t, entry = lab.changed, lab.entry
     shown = ("non-private", "sigma = 1/eps, eps = 1", "sigma = 14/eps, eps = 1", "tight, (1, 1e-5), blt")
+    found = {(name, label): lab.differences(lab.cases(name)[label]) for name in BOTH for label in shown}
     panels = [
-        Panel(
-            f"{name}, {label}",
-            f"entry {entry + 1} of x(t)",
-            tuple(_one(key, lab.differences(lab.cases(name)[label]), key) for key in ("F", "F'")),
-        )
+        Panel(f"{name}, {label}", f"entry {entry + 1} of x(t)", _both(found[name, label]))
         for name in BOTH
         for label in shown[:2]
-    ] + [
+    ]
+    panels += [
         Panel(
             f"{name}: difference",
             f"|x(t) - x'(t)|, entry {entry + 1}",
-            tuple(_gap(label, lab.differences(lab.cases(name)[label])) for label in shown),
+            tuple(_gap(label, found[name, label]) for label in shown),
         )
         for name in BOTH
     ]
-    rows = []
+    rows, places = [], ("non-private", "eps = 1", "eps = 0.5", "eps = 0.2")
     for name in BOTH:
-        places = {label: place for place, label in enumerate(("non-private", "eps = 1", "eps = 0.5", "eps = 0.2"))}
         for label, case in lab.cases(name).items():
-            found = lab.differences(case)
-            printed = TABLE_5[name]
-            paper = "-" if case.budget else f"{printed[places[label.split(', ')[-1]]]:.4f}"
-            gaps = [np.mean([run[1] for run in found[key]]) for key in ("first", "most", "largest")]
-            before = np.max([run[0] for run in found["largest"]])
+            run = lab.differences(case)
+            paper = "-" if case.budget else f"{TABLE_5[name][places.index(label.split(', ')[-1])]:.4f}"
+            gaps = [np.mean([seed[1] for seed in run[key]]) for key in ("first", "most", "largest")]
+            before = np.max([seed[0] for seed in run["largest"]])
             rows.append(
                 (f"{name}, {label}", paper, f"{before:.4f}", *(f"{gap:.4f}" for gap in gaps), lab.guarantee(case))
             )
@@ -352,10 +284,10 @@ def pairs(lab: PairLab) -> tuple[list[Claim], list[Part]]:
         table=Table(columns, tuple(rows)),
         notes=("Decisions are of one run; differences, and the table, are means over runs.", WORTH),
     )
-    return findings.of_pairs(lab), [part]
+    return Chapter(findings.of_pairs(lab), [part])
 
 
-def compared(lab: CompareLab) -> tuple[list[Claim], list[Part]]:
+def compared(lab: CompareLab) -> Chapter:
     """Figure 7."""
     sigma = SCALES["sigma = 1/eps"]
     panels = [
@@ -364,7 +296,7 @@ def compared(lab: CompareLab) -> tuple[list[Claim], list[Part]]:
             "average fitness",
             (
                 *(_curve(name, lab.found(name, sigma, protocol), "fitness", None) for name in names),
-                _flat("playing 0", lab.found(names[0], sigma, protocol)["rounds"], NODES * math.log(2)),
+                _zero(lab.found(names[0], sigma, protocol)["rounds"], NODES * math.log(2)),
             ),
             log=protocol == PAPERS_STEP,
         )
@@ -400,7 +332,7 @@ def compared(lab: CompareLab) -> tuple[list[Claim], list[Part]]:
         table=Table(columns, tuple(rows)),
         notes=(BANDS, WORTH),
     )
-    return findings.of_compared(lab), [part]
+    return Chapter(findings.of_compared(lab), [part])
 
 
 def _compared_row(lab: CompareLab, name: Name, sigma: float, protocol: str) -> tuple[str, ...]:
@@ -410,97 +342,25 @@ def _compared_row(lab: CompareLab, name: Name, sigma: float, protocol: str) -> t
     return (str(case), protocol, str(fitness), *scores, lab.guarantee(case))
 
 
-def networks() -> Part:
-    """The digraphs, which the paper only draws."""
-    rounds = "; ".join(
-        f"round t = {k} mod 4: {', '.join(f'{one} to {other}' for one, other in edges)}"
-        for k, edges in enumerate(EDGES, start=1)
-    )
-    return Part(
-        "networks",
-        "Networks",
-        (
-            f"Figure 2 of the paper, a 4-strongly connected digraph on 7 nodes, is only drawn. Ours, nodes 0 to 6: "
-            f"{rounds}. No round is strongly connected, nor are three in a row; any four are. Weights: push-sum, "
-            "1 / outdegree with the node itself.",
-            "DPSDA-C and DPDOLA: the same edges without direction, with Metropolis weights. The paper's 1 / degree is "
-            "not symmetric where degrees differ, and its Lemma 2(a) needs symmetric weights. DPSR needs a fixed "
-            "network: all edges at every round, row-stochastic.",
-        ),
-    )
-
-
-def out_of_reach() -> Part:
-    """What the paper's numbers do not follow from."""
-    return Part(
-        "out-of-reach",
-        "What does not follow from what the paper states",
-        (
-            "Table 5: x(400) does not depend on f_400, so that |x(400) - x'(400)| is 0; and the first entry of x "
-            "belongs to a pixel that is 0 in every image of a 6 or an 8 in MNIST, so that its derivative is 0 and the "
-            "difference is 0 at every t. Printed are 0.0374 and 0.0357 without noise. Another index, another order of "
-            "the entries or other features than d = 784 pixels would be needed.",
-            "Table 4: 90.06 % and 89.70 % without noise, the same for both algorithms to the last digit, is the "
-            "share of images that are no cats: a classifier that never says 'cat'. The rows with noise, 63 % to 88 %, "
-            "are below it: noise is compared with saying nothing, and loses.",
-            "Table 2: at epsilon 1 the paper has 94.77 % in training and 85.05 % in testing (94.50 % and 81.20 % for "
-            "PS), a gap of 10 to 13 points, where 6,000 samples fit 112 weights and noise does not know which "
-            "samples are which: in our tables the two differ by about a point. Without noise its test accuracy is "
-            "above the one in training, which may be that while learning (our column 'online'): it is not said.",
-            "The step of the classification tasks, the initial decision, whether the tables are of the last decision "
-            "or of an average, over how many passes and runs, and the sigma behind an epsilon are not stated. Theorem "
-            "2 has sigma = 2 n L / epsilon, where L bounds a node's gradient. That is summed over a batch: with "
-            "features in [0, 1] L is up to 400 on mushrooms, 1,058 on MNIST and 2,933 on CIFAR-10, and not 1.",
-        ),
-    )
-
-
-def protocol(plan: Plan) -> Part:
-    """How clips and steps were chosen, and what differs from the paper."""
-    clips, steps = (", ".join(f"{value:g}" for value in values) for values in (plan.clips, plan.steps))
-    known = "The quick run takes those that an earlier search found (docs/reproduce-002.md)." if plan.known else ""
-    return Part(
-        "protocol",
-        "How it was run",
-        (
-            "Everything as published has alpha(t) = 1/sqrt(t), gradients summed over the batch, the box [-5, 5] in "
-            "every coordinate ('each entry is restricted to a ball of radius 5'), the own coordinates by gossip, and "
-            "errors xi of variance 0.1 on every node's gradient. Features are as the data come (mushrooms, 0 and 1) or "
-            "divided by 255; no intercept.",
-            f"Rows with a real guarantee protect one sample of a common batch (unit='sample'), against outsiders who "
-            f"see every message and decision, over the whole horizon: blt noise, own coordinates exact. Clip from "
-            f"{clips}; step from {steps}, alpha(t) = step/sqrt(t): by descent to a pair that no neighbour beats, in "
-            f"regret or in average fitness, on {plan.trials} run(s) with other data or another order, and other noise. "
-            f"{known}",
-            "MNIST: 8,000 of the 11,769 images of 6 and 8 among the 60,000, the others to test. Mushrooms: 6,000 and "
-            "2,000. CIFAR-10: a stratified subset of 10,000 and 2,000 images, 71 rounds of 140.",
-        ),
-    )
-
-
 def _curve(name: str, found: Result, quantity: str, points: int | None, unit: float = 1.0, first: int = 0) -> Curve:
     """A mean over runs with its spread; the first rounds may be left out."""
     runs = np.array(found[quantity])[:, first:points] / unit
-    mean, spread = runs.mean(axis=0), runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(runs.shape[1])
-    low = np.maximum(mean - spread, 0.05 * mean)  # a logarithm needs it
-    return Curve(name, found["rounds"][first:points], mean.tolist(), low.tolist(), (mean + spread).tolist())
+    return Curve.of_runs(name, found["rounds"][first:points], runs, least=0.05)
 
 
-def _one(name: str, found: Result, quantity: str) -> Curve:
-    """The first run alone."""
-    curve = found[quantity][0]
-    return Curve(name, found["rounds"], curve, curve, curve)
+def _both(found: Result) -> tuple[Curve, ...]:
+    """The first run alone, on both data."""
+    return tuple(Curve.line(key, found["rounds"], found[key][0]) for key in ("F", "F'"))
 
 
 def _gap(name: str, found: Result) -> Curve:
     """How far two runs are apart, mean over pairs."""
-    gap = np.mean(np.abs(np.array(found["F"]) - np.array(found["F'"])), axis=0).tolist()
-    return Curve(name, found["rounds"], gap, gap, gap)
+    gap = np.mean(np.abs(np.array(found["F"]) - np.array(found["F'"])), axis=0)
+    return Curve.line(name, found["rounds"], gap.tolist())
 
 
-def _flat(name: str, rounds: Sequence[int], height: float) -> Curve:
-    line = [height] * len(rounds)
-    return Curve(name, rounds, line, line, line)
+def _zero(rounds: Sequence[int], height: float) -> Curve:
+    return Curve.line("playing 0", rounds, [height] * len(rounds))
 
 
 def _percent(values: Sequence[float]) -> str:

@@ -7,56 +7,42 @@
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
+from gossamer.reproduction.errand import errand
 from gossamer.reproduction.paper_003 import findings
-from gossamer.reproduction.paper_003.cases import MODELS, RIVALS, USABLE, Mushrooms, Pictures
-from gossamer.reproduction.paper_003.experiments import NetworkLab, TrackingLab, UsableLab, at_end
-from gossamer.reproduction.paper_003.plan import FULL, QUICK, Plan
-from gossamer.reproduction.store import Store
+from gossamer.reproduction.paper_003.cases import IMAGES, MODELS, RIVALS, USABLE, Mushrooms, Pictures
+from gossamer.reproduction.paper_003.experiments import TrackingLab, UsableLab, at_end
+from gossamer.reproduction.paper_003.networks import NetworkLab
+from gossamer.reproduction.paper_003.plan import FULL, QUICK
+
+Say = Callable[[str], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is asked for, and say what comes out."""
-    parser = argparse.ArgumentParser(prog="python -m gossamer.reproduction.paper_003", description=__doc__)
-    parser.add_argument("out", type=Path, help="directory of the results")
-    parser.add_argument("--figure", type=int, choices=(1, 2, 3), help="only this figure and its tables")
-    parser.add_argument("--quick", action="store_true", help="few rounds, few runs")
-    parser.add_argument("--data", type=Path, help="directory of the data; by default GOSSAMER_DATA")
-    parser.add_argument("--stand-in", action="store_true", help="small data of scikit-learn")
-    given = parser.parse_args(arguments)
-    begun = time.perf_counter()
-
-    def say(text: str) -> None:
-        print(f"[{time.perf_counter() - begun:6.1f} s] {text}", flush=True)
-
-    plan, store = QUICK if given.quick else FULL, Store(given.out / "cells", say)
-    numbers = (given.figure,) if given.figure else (1, 2, 3)
-    if 1 in numbers:
-        _mushrooms(plan, store, Mushrooms(given.data, given.stand_in), say)
-    for number, which in ((2, "mnist"), (3, "cifar10")):
-        if number in numbers:
-            pictures = Pictures(which, given.data, given.stand_in, plan.network.tested)  # type: ignore[arg-type]
-            _network(NetworkLab(store, plan.network, pictures), say)
-    say(f"{store.computed} of {len(store.used)} cells were run")
+    with errand("003", __doc__, (1, 2, 3), arguments) as (given, store, say):
+        plan, mushrooms = QUICK if given.quick else FULL, Mushrooms(given.data, given.stand_in)
+        if given.figure in (1, None):
+            _mushrooms(TrackingLab(store, plan.mushrooms, mushrooms), UsableLab(store, plan.usable, mushrooms), say)
+        for number, which in IMAGES.items():
+            if given.figure in (number, None):
+                pictures = Pictures(which, given.data, given.stand_in, plan.network.tested)
+                _network(NetworkLab(store, plan.network, pictures), say)
 
 
-def _mushrooms(plan: Plan, store: Store, mushrooms: Mushrooms, say: Callable[[str], None]) -> None:
-    lab, usable = TrackingLab(store, plan.mushrooms, mushrooms), UsableLab(store, plan.usable, mushrooms)
-    for l2 in plan.mushrooms.l2:
+def _mushrooms(lab: TrackingLab, usable: UsableLab, say: Say) -> None:
+    for l2 in lab.plan.l2:
         ends = {model: at_end(lab.endless(l2), model) for model in MODELS}
         say(f"l2 {l2:g}: tracking errors at the end {ends}, steps { {name: lab.chosen(name, l2) for name in RIVALS} }")
     for kind in USABLE:
         say(f"{kind}: accuracy {findings.own(usable.found(kind), 'averaged', 'accuracy')}")
-    for l2 in plan.mushrooms.table_l2:
-        for level in plan.mushrooms.levels:
+    for l2 in lab.plan.table_l2:
+        for level in lab.plan.levels:
             say(f"Table I, l2 {l2:g}, x{level:g}: {lab.iterations(l2, level)}")
 
 
-def _network(lab: NetworkLab, say: Callable[[str], None]) -> None:
+def _network(lab: NetworkLab, say: Say) -> None:
     found = {f"Algorithm 1, {model}": lab.endless(model) for model in MODELS}
     found |= {title: lab.rival(name) for name, title in RIVALS.items()}
     if lab.pictures.which == "mnist":

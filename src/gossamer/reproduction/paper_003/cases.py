@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +17,10 @@ from gossamer.algorithms.descent.gossip_descent import Descent, worst_sample
 from gossamer.algorithms.endless.fading import Fading
 from gossamer.algorithms.endless.ldp_endless import Publish
 from gossamer.core import Algorithm, Public, Rate
-from gossamer.errors import DataError
 from gossamer.mechanisms.independent import Views
 from gossamer.privacy import Budget, Clip, Unit, no_guarantee
 from gossamer.problems import Block, Problem
+from gossamer.reproduction.sources import ENLARGED, coloured, enlarged, needed, network
 from gossamer.spec import kind
 from gossamer.streams import Stream
 
@@ -36,12 +36,15 @@ NETWORK_GROWTHS = tuple(0.1 + 0.02 * i for i in range(1, LEARNERS + 1))
 NETWORK_CLIP = 1.0
 SMOOTHNESS = 1.0  # of the network's losses: stated, not known
 STREAM_SEED = 1
-NETWORK_SEED = 0
+
+NEEDS = "Paper 003 needs these data"
 
 RIVALS = {"dsgd": "DSGD", "dola": "DOLA", "pdop": "PDOP"}
 """Of figures 1 to 3."""
 
 Images = Literal["mnist", "cifar10"]
+IMAGES: Mapping[int, Images] = {2: "mnist", 3: "cifar10"}
+"""By figure."""
 
 
 def circle() -> topology.Topology:
@@ -75,7 +78,7 @@ class Mushrooms:
     def records(self) -> data.Dataset:
         """Rows of norm sqrt(21)."""
         if not self.stand_in:
-            return _needed(data.mushrooms, self.directory)
+            return needed(NEEDS, data.mushrooms, self.directory, "data of scikit-learn")
         found = data.breast_cancer()
         return replace(found, x_train=_to_norm(found.x_train, NORM), x_test=_to_norm(found.x_test, NORM))
 
@@ -88,11 +91,11 @@ class Mushrooms:
         """All records, each as often as so many rounds need."""
         found = self.records
         x, y = np.concatenate([found.x_train, found.x_test]), np.concatenate([found.y_train, found.y_test])
-        return _dealt(x, y, rounds)
+        return _dealt(x, y, rounds, "by-label")
 
     def unit_stream(self, rounds: int) -> Stream:
         """The training records, scaled to norm 1."""
-        return _dealt(_to_norm(self.records.x_train, 1.0), self.records.y_train, rounds)
+        return _dealt(_to_norm(self.records.x_train, 1.0), self.records.y_train, rounds, "by-label")
 
     @property
     def held_out(self) -> Block:
@@ -136,14 +139,14 @@ def fadings(problem: Problem) -> Mapping[str, Fading]:
     >>> list(fadings(problems.Logistic(3, feature_bound=NORM, l2=0.1)))
     ['Theorem 5(i)', 'eq. (22)', 'tight']
     """
-    smooth = problem.smoothness
-    assert smooth is not None  # there is a feature_bound
-    tight = Fading(STEP, COUPLING, weight=0.6, change=2 * NORM, smoothness=smooth, strong_convexity=problem.l2)
-    return {
-        "Theorem 5(i)": tight.published(),
-        "eq. (22)": replace(tight, convex=False, strong_convexity=0.0),
-        "tight": tight,
-    }
+    assert problem.smoothness is not None  # there is a feature_bound
+    return bounds(Fading(STEP, COUPLING, 0.6, 2 * NORM, problem.smoothness, strong_convexity=problem.l2))
+
+
+def bounds(tight: Fading) -> Mapping[str, Fading]:
+    """The paper's two bounds beside a tight one."""
+    loose = replace(tight, convex=False, strong_convexity=0.0)
+    return {"Theorem 5(i)": tight.published(), "eq. (22)": loose, "tight": tight}
 
 
 def rival(name: str, problem: Problem, step: float, rounds: int) -> Algorithm:
@@ -232,31 +235,24 @@ class Pictures:
     def name(self) -> str:
         """Of the data set."""
         names: Mapping[Images, str] = {"mnist": "MNIST", "cifar10": "CIFAR-10 (10,000 images)"}
-        return "digits of scikit-learn, enlarged" if self.stand_in else names[self.which]
+        return ENLARGED if self.stand_in else names[self.which]
 
     @cached_property
     def images(self) -> data.Dataset:
         """Images (height, width, colours)."""
         if self.stand_in:
-            small = data.digits()
-            return replace(small, x_train=_enlarged(small.x_train), x_test=_enlarged(small.x_test))
-        found = _needed(data.mnist if self.which == "mnist" else data.cifar10, self.directory)
-        if found.x_train.ndim == 4:
-            return found
-        return replace(found, x_train=found.x_train[..., None], x_test=found.x_test[..., None])
+            return enlarged()
+        load = data.mnist if self.which == "mnist" else data.cifar10
+        return coloured(needed(NEEDS, load, self.directory, "data of scikit-learn"))
 
     @cached_property
     def problem(self) -> Problem:
         """Two convolutions, pooled, and two dense layers."""
-        height, width, colours = self.images.x_train.shape[1:]
-        return problems.small_cnn((height, width, colours), self.images.classes, seed=NETWORK_SEED)
+        return network(self.images)
 
     def stream(self, rounds: int) -> Stream:
         """Each image as often as so many rounds need."""
-        x, y = self.images.x_train, self.images.y_train
-        options: dict[str, Any] = {"skew": 0.4, "rest": "others", "seed": STREAM_SEED}
-        once = streams.from_arrays(x, y, LEARNERS, "label-skew", **options)
-        return streams.from_arrays(x, y, LEARNERS, "label-skew", passes=-(-rounds // (once.length or 1)), **options)
+        return _dealt(self.images.x_train, self.images.y_train, rounds, "label-skew", skew=0.4, rest="others")
 
     @cached_property
     def test(self) -> Block:
@@ -339,35 +335,15 @@ def network_budget(dim: int, rounds: int, scale: float, growth: float, smoothnes
     >>> network_budget(100, 50, 0.05, 0.11, 0.1) > network_budget(100, 50, 0.05, 0.11, 0.0)
     True
     """
-    fading = Fading(
-        NETWORK_STEP,
-        NETWORK_COUPLING,
-        weight=0.6,
-        change=2 * NETWORK_CLIP,
-        smoothness=smoothness,
-        convex=False,
-    )
+    fading = Fading(NETWORK_STEP, NETWORK_COUPLING, 0.6, 2 * NETWORK_CLIP, smoothness, convex=False)
     return math.sqrt(dim) * fading.total(1, growth, rounds) / scale
 
 
-def _dealt(x: Any, y: Any, rounds: int) -> Stream:
-    once = streams.from_arrays(x, y, LEARNERS, "by-label", seed=STREAM_SEED)
-    return streams.from_arrays(x, y, LEARNERS, "by-label", seed=STREAM_SEED, passes=-(-rounds // (once.length or 1)))
+def _dealt(x: Any, y: Any, rounds: int, split: Any, **options: Any) -> Stream:
+    """Each record as often as so many rounds need."""
+    deal = partial(streams.from_arrays, x, y, LEARNERS, split, seed=STREAM_SEED, **options)
+    return deal(passes=-(-rounds // (deal().length or 1)))
 
 
 def _to_norm(x: Any, norm: float) -> Any:
     return x * (norm / np.linalg.norm(x, axis=1, keepdims=True)).astype(x.dtype)
-
-
-def _enlarged(x: Any) -> Any:
-    """Images of 8x8 as 16x16: the network needs at least 10x10."""
-    return np.kron(x.reshape(-1, 8, 8), np.ones((1, 2, 2), np.float32))[..., None]
-
-
-def _needed(load: Any, directory: Path | None) -> data.Dataset:
-    try:
-        found: data.Dataset = load(directory)
-    except DataError as missing:
-        advice = "give their directory with --data, or try --stand-in, which runs on data of scikit-learn"
-        raise DataError(f"{missing}. Paper 003 needs these data: {advice}.") from missing
-    return found

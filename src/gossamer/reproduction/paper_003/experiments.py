@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from gossamer.algorithms.authoring import Share
 from gossamer.algorithms.endless.ldp_endless import Publish
-from gossamer.auditing.dlg import dlg
 from gossamer.core import Algorithm
 from gossamer.errors import GossamerError
-from gossamer.problems import Block, Problem
+from gossamer.problems import Problem
+from gossamer.reproduction.lab import Lab, remembered, setting, told
 from gossamer.reproduction.paper_003.cases import (
     BASE,
     DELAY,
-    GROWTHS,
     MODELS,
-    NETWORK_CLIP,
-    NETWORK_GROWTHS,
-    NETWORK_STEP,
     RIVALS,
     Mushrooms,
-    Pictures,
     endless,
-    network_endless,
-    network_rival,
     rival,
     usable,
 )
 from gossamer.reproduction.paper_003.plan import Mushrooms as Sizes
-from gossamer.reproduction.paper_003.plan import Network, Usable
-from gossamer.reproduction.store import Result, Store, fingerprint, rounded
+from gossamer.reproduction.paper_003.plan import Usable
+from gossamer.reproduction.store import Result, rounded
 from gossamer.simulation import Run, simulate
 from gossamer.streams import Stream
 
@@ -127,13 +117,10 @@ def trajectories(run: Run, start: Doubles, rounds: int) -> dict[Publish, Doubles
 
 
 @dataclass(frozen=True, eq=False)
-class TrackingLab:
+class TrackingLab(Lab[Sizes]):
     """Figure 1 and Table I: mushrooms."""
 
-    store: Store
-    plan: Sizes
     mushrooms: Mushrooms
-    _best: dict[Any, Doubles] = field(default_factory=dict, repr=False, init=False)
 
     @property
     def at(self) -> list[int]:
@@ -155,8 +142,8 @@ class TrackingLab:
             facts = {"at": self.at, "seconds": round(run.wall_time, 2)}
             return facts | {"models": found | {"start": self._measure(problem, stream, still)}}
 
-        name = f"figure 1, Algorithm 1, l2 {l2:g}"
-        return self.store.cell(name, self._setting(algorithm, stream, l2) | {"at": self.at}, compute)
+        where = setting(algorithm, range(self.plan.seeds), stream=told(stream), l2=l2, at=self.at)
+        return self.store.cell(f"figure 1, Algorithm 1, l2 {l2:g}", where, compute)
 
     def rival(self, name: str, l2: float, step: float) -> Result:
         """A rival with a step size, whether or not it converges."""
@@ -168,8 +155,8 @@ class TrackingLab:
             found = self._measure(problem, stream, played(run, self.plan.rounds)[:, self.at])
             return {"at": self.at, "models": {"raw": found}, "seconds": round(run.wall_time, 2)}
 
-        title = f"figure 1, {RIVALS[name]}, l2 {l2:g}, step {step:g}"
-        return self.store.cell(title, self._setting(algorithm, stream, l2) | {"at": self.at}, compute)
+        where = setting(algorithm, range(self.plan.seeds), stream=told(stream), l2=l2, at=self.at)
+        return self.store.cell(f"figure 1, {RIVALS[name]}, l2 {l2:g}, step {step:g}", where, compute)
 
     def converging(self, name: str, l2: float) -> list[float]:
         """The steps with which a rival converges, from large to small.
@@ -198,14 +185,13 @@ class TrackingLab:
         def compute() -> Result:
             run = self._run(algorithm, stream, rounds, ("decisions",), seeds)
             times = _looked_at(rounds)
-            gaps = played(run, rounds)[:, times].mean(axis=2) - self._optima(problem, stream, times)
+            gaps = played(run, rounds)[:, times].mean(axis=2) - self._optima(l2, rounds, times)
             near = np.linalg.norm(gaps, axis=-1) <= 1
             stays = np.flip(np.logical_and.accumulate(np.flip(near, axis=1), axis=1), axis=1)
             return {name: [_first(times, row) for row in rows] for name, rows in (("first", near), ("stays", stays))}
 
-        title = f"Table I, level {level:g}, l2 {l2:g}"
-        setting = _setting(algorithm, stream, seeds) | {"l2": l2, "rounds": rounds, "level": level}
-        return self.store.cell(title, setting, compute)
+        where = setting(algorithm, seeds, stream=told(stream), l2=l2, rounds=rounds, level=level)
+        return self.store.cell(f"Table I, level {level:g}, l2 {l2:g}", where, compute)
 
     def _run(
         self,
@@ -218,15 +204,13 @@ class TrackingLab:
         seeds = list(range(self.plan.seeds)) if seeds is None else list(seeds)
         return simulate(algorithm, stream, rounds, seeds=seeds, measure="local", progress=False, record=record)
 
-    def _optima(self, problem: Problem, stream: Stream, at: Sequence[int]) -> Doubles:
-        key = (problem.l2, tuple(at), stream.length)
-        if key not in self._best:
-            self._best[key] = best_so_far(problem, stream, at)
-        return self._best[key]
+    @remembered
+    def _optima(self, l2: float, rounds: int, at: Sequence[int]) -> Doubles:
+        return best_so_far(self.mushrooms.problem(l2), self.mushrooms.stream(rounds), at)
 
     def _measure(self, problem: Problem, stream: Stream, decisions: Doubles) -> Result:
         """Tracking errors and instantaneous regrets, (seed, point, learner); None for what is not finite."""
-        best = self._optima(problem, stream, self.at)
+        best = self._optima(problem.l2, self.plan.rounds, self.at)
         errors = np.sum((decisions - best[None, :, None]) ** 2, axis=-1)
         regrets = np.empty(decisions.shape[:3])
         for place, t in enumerate(self.at):
@@ -234,9 +218,6 @@ class TrackingLab:
             least = mean_losses(x, y, problem.l2, best[place])
             regrets[:, place] = mean_losses(x, y, problem.l2, decisions[:, place]) - least
         return {"error": rounded(_bounded(errors)), "regret": rounded(_bounded(regrets))}
-
-    def _setting(self, algorithm: Algorithm, stream: Stream, l2: float) -> dict[str, Any]:
-        return _setting(algorithm, stream, range(self.plan.seeds)) | {"l2": l2}
 
 
 def _looked_at(rounds: int) -> list[int]:
@@ -274,11 +255,9 @@ def slope(found: Result, model: Model, quantity: str = "error", since: int = 100
 
 
 @dataclass(frozen=True, eq=False)
-class UsableLab:
+class UsableLab(Lab[Usable]):
     """Ours: a budget that means something, and a model that is of use."""
 
-    store: Store
-    plan: Usable
     mushrooms: Mushrooms
 
     @property
@@ -299,8 +278,8 @@ class UsableLab:
             scores = {name: self._scores(problem, models[name][:, self.at]) for name in MODELS}
             return {"at": self.at, "scores": scores, "scale": algorithm.scales["parameters"][0].value}
 
-        setting = _setting(algorithm, stream, range(self.plan.seeds)) | {"at": self.at, "delay": DELAY}
-        return self.store.cell(f"usable, {kind}", setting, compute)
+        where = setting(algorithm, range(self.plan.seeds), stream=told(stream), at=self.at, delay=DELAY)
+        return self.store.cell(f"usable, {kind}", where, compute)
 
     def _scores(self, problem: Problem, decisions: Doubles) -> Result:
         """(seed, point, learner), and (seed, point) of the mean."""
@@ -319,142 +298,3 @@ def _projected(decisions: Doubles, radius: float) -> Doubles:
     """Into the ball: what is played is."""
     norms = np.linalg.norm(decisions, axis=-1, keepdims=True)
     return np.asarray(decisions * np.minimum(1, radius / np.maximum(norms, 1e-30)))
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkLab:
-    """Figures 2 and 3 and Table II: a network on images."""
-
-    store: Store
-    plan: Network
-    pictures: Pictures
-
-    def table(self, level: float, publish: Publish) -> Result | None:
-        """A column of Table II: Algorithm 1 at a multiple of Lap(0.05 (t+1)^(0.1 + 0.01 i))."""
-        rounds = self.plan.table_rounds
-        scale, growths = level * BASE["Table II"], GROWTHS
-        return self._played(f"Table II, level {level:g}, {publish}", rounds, scale, growths, publish)
-
-    def endless(self, publish: Publish) -> Result | None:
-        """Algorithm 1 in figure 2 or 3."""
-        scale = BASE["figures 2 and 3"]
-        return self._played(f"figure, Algorithm 1, {publish}", self.plan.rounds, scale, NETWORK_GROWTHS, publish)
-
-    def rival(self, name: str) -> Result | None:
-        """DSGD, DOLA or PDOP in figure 2 or 3."""
-        algorithm = network_rival(name, self.pictures.problem, self.plan.rounds)
-        return self._cell(f"figure, {RIVALS[name]}", algorithm, self.plan.rounds)
-
-    def attack(self, level: float) -> Result | None:
-        """DLG on the first message of every learner: theta(1) is a step from a public point along one gradient.
-
-        Level 0: almost no noise. The attacker knows the label.
-        """
-        scale = max(level * BASE["Table II"], 1e-9)
-        options: dict[str, Any] = {"scale": scale, "growths": GROWTHS, "picks": 1, "publish": "last"}
-        algorithm, stream = network_endless(self.pictures.problem, 1, **options), self.pictures.stream(1)
-        tries = {"steps": self.plan.attack_steps, "restarts": self.plan.attack_restarts}
-        setting = _setting(algorithm, stream, [0]) | tries | {"level": level, "images": self.pictures.name}
-
-        def compute() -> Result:
-            run = simulate(algorithm, stream, 1, seed=0, measure="local", progress=False, record=("messages",))
-            start, block = np.asarray(self.pictures.problem.initial_decision()), stream.read(0, 1)
-            errors = []
-            for said, x, y in zip(run.transcript["messages"][0], block.x[0], block.y[0], strict=True):
-                seen = (start - said) / NETWORK_STEP.scale
-                found = dlg(algorithm.problem, start, seen, seed=0, label_known=int(y), clip=NETWORK_CLIP, **tries)
-                errors.append(found.error(x))
-            black = np.mean(np.square(block.x[0]), axis=(1, 2, 3))
-            return {"error": rounded(errors), "black": rounded(black), "device": jax.default_backend()}
-
-        return self._stored(f"{self.pictures.which}, DLG, level {level:g}", setting, compute)
-
-    def _played(
-        self, title: str, rounds: int, scale: float, growths: tuple[float, ...], publish: Publish
-    ) -> Result | None:
-        algorithm = network_endless(
-            self.pictures.problem, rounds, scale=scale, growths=growths, picks=self.plan.picks, publish=publish
-        )
-        return self._cell(title, algorithm, rounds, {"scale": scale, "growths": growths, "picks": self.plan.picks})
-
-    def _cell(
-        self, title: str, algorithm: Algorithm, rounds: int, more: Mapping[str, Any] | None = None
-    ) -> Result | None:
-        """Played now, or read; None where it has to wait for an accelerator."""
-        pictures, stream = self.pictures, self.pictures.stream(rounds)
-        seeds = list(range(self.plan.seeds))
-        name = f"{pictures.which}, {title}"
-        setting = _setting(algorithm, stream, seeds) | {
-            "rounds": rounds,
-            "images": pictures.name,
-            "tested": len(pictures.test.y),
-            "points": self.plan.points,
-            **(more or {}),
-        }
-        return self._stored(name, setting, partial(self._compute, algorithm, stream, rounds, seeds))
-
-    def _stored(self, name: str, setting: Mapping[str, Any], compute: Callable[[], Result]) -> Result | None:
-        anywhere = self.plan.anywhere or jax.default_backend() != "cpu"
-        return self.store.cell(name, setting, compute) if anywhere or self.store.has(name, setting) else None
-
-    def _compute(self, algorithm: Algorithm, stream: Stream, rounds: int, seeds: list[int]) -> Result:
-        run = simulate(
-            algorithm,
-            stream,
-            rounds,
-            seeds=seeds,
-            measure="local",
-            every=max(1, rounds // self.plan.points),
-            progress=False,
-            test=self.pictures.test,
-        )
-        block = stream.read(0, rounds)
-        seen = Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in block))
-        means = run.decisions.mean(axis=1, keepdims=True)
-        assert run.test_accuracy is not None  # a network classifies
-        assert run.test_steps is not None
-        score = partial(accuracy, algorithm.problem)
-        return {
-            "rounds": run.test_steps.tolist(),
-            "test": rounded(run.test_accuracy),
-            "training": rounded(score(run.decisions, seen)),
-            "mean test": rounded(score(means, self.pictures.test)),
-            "mean training": rounded(score(means, seen)),
-            "basis": run.guarantee.basis,
-            "seconds": round(run.wall_time, 2),
-            "device": jax.default_backend(),
-        }
-
-
-def accuracy(problem: Problem, decisions: NDArray[np.float32], block: Block, batch: int = 500) -> Doubles:
-    """The share of rows that each decision (..., coordinate) classifies correctly.
-
-    >>> from gossamer.problems import Logistic
-    >>> accuracy(Logistic(1), np.array([[1.0], [-1.0]], np.float32), Block(np.ones((3, 1)), np.ones(3, int))).tolist()
-    [1.0, 0.0]
-    """
-    flat = jnp.asarray(decisions.reshape(-1, decisions.shape[-1]))
-    hits = np.zeros(len(flat))
-    for low in range(0, len(block.y), batch):
-        part = Block(jnp.asarray(block.x[low : low + batch], jnp.float32), jnp.asarray(block.y[low : low + batch]))
-        hits += np.asarray(_hits(problem, flat, part))
-    return np.asarray((hits / len(block.y)).reshape(decisions.shape[:-1]))
-
-
-@partial(jax.jit, static_argnames="problem")
-def _hits(problem: Problem, decisions: jax.Array, block: Block) -> jax.Array:
-    def of_one(decision: jax.Array) -> jax.Array:
-        right = problem.correct(decision, block)
-        assert right is not None  # of a classifier
-        return jnp.sum(right)
-
-    hits: jax.Array = jax.lax.map(of_one, decisions)
-    return hits
-
-
-def _setting(algorithm: Algorithm, stream: Stream, seeds: Sequence[int]) -> dict[str, Any]:
-    return {
-        "algorithm": algorithm.spec(),
-        "seeds": list(seeds),
-        "stream": f"{stream.description}, {fingerprint(stream)}",
-    }

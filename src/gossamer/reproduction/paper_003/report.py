@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from itertools import product
 
 import numpy as np
 
 from gossamer.algorithms.endless.fading import Fading
-from gossamer.reports import Table
-from gossamer.reproduction.claims import ONE_STREAM, RULES, Claim, Estimate, claims_table, verdicts_table
+from gossamer.algorithms.endless.ldp_endless import Publish
+from gossamer.reports import Columns, Table
+from gossamer.reproduction.claims import ONE_STREAM, RULES, Claim, Estimate, one_column, verdicts_table
 from gossamer.reproduction.drawing import Curve, Panel
-from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.page import Asked, Page, Part, claims_part
 from gossamer.reproduction.paper_003 import findings
 from gossamer.reproduction.paper_003.cases import (
     BASE,
     COUPLING,
     GROWTHS,
+    IMAGES,
     MODELS,
     NETWORK_CLIP,
     NETWORK_GROWTHS,
-    NORM,
     RIVALS,
     SMOOTHNESS,
     STEP,
     USABLE,
-    Images,
     Mushrooms,
     Pictures,
+    bounds,
     fadings,
     network_budget,
     rival_budget,
@@ -38,91 +38,51 @@ from gossamer.reproduction.paper_003.experiments import (
     EARLY,
     SINGLE,
     Model,
-    NetworkLab,
     TrackingLab,
     UsableLab,
     mean_error,
     slope,
 )
 from gossamer.reproduction.paper_003.findings import TABLE_1, TABLE_2, spent
+from gossamer.reproduction.paper_003.networks import NetworkLab
 from gossamer.reproduction.paper_003.plan import Plan
-from gossamer.reproduction.store import Result, Store
+from gossamer.reproduction.paper_003.words import RAW, introduction, protocol
+from gossamer.reproduction.store import Result
 
 TITLE = "Paper 003 again: locally private learning with a finite budget for ever"
 FIGURES = (1, 2, 3)
 BANDS = "Lines are means over seeds and learners, bands one standard deviation of the seeds to either side."
-RAW = (
-    "theta is what the paper plots. It is a diagnostic of a simulator: whoever sees it besides the messages learns "
-    "everything, so it has no guarantee and is never released. y is what is sent. The averaged release is a weighted "
-    "mean of all y so far (weights grow like t^3) and costs nothing more. The rivals play x, which is raw too."
-)
 SMALLEST, LARGEST = 1e-3, 1e4  # that are drawn
 MADE_UP = (0.0, 0.01, 0.1, SMOOTHNESS)
 
 
-def reproduce(
-    store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
-) -> Page:
-    """Run what one figure needs, or everything, and write it down.
-
-    Args:
-        store: where finished parts are kept.
-        plan: how much is run.
-        figure: one of `FIGURES`; None for everything.
-        directory: of the data.
-        stand_in: run on data that need no files.
-        command: what the user typed.
-    """
-    numbers = FIGURES if figure is None else (figure,)
-    mushrooms = Mushrooms(directory, stand_in)
-    tracking, usable = TrackingLab(store, plan.mushrooms, mushrooms), UsableLab(store, plan.usable, mushrooms)
-    which: dict[int, Images] = {2: "mnist", 3: "cifar10"}
-    networks = [
-        NetworkLab(store, plan.network, Pictures(which[number], directory, stand_in, plan.network.tested))
-        for number in numbers
-        if number in which
-    ]
-    by_l2, others, parts = _mushrooms(tracking, usable) if 1 in numbers else ([], [], [])
-    for lab in networks:
-        others += findings.of_network(lab)
-        parts += [*([table_2(lab)] if lab.pictures.which == "mnist" else []), network_figure(lab)]
-    rules = (RULES, ONE_STREAM)
-    tables = [
-        Part(name, heading, rules, table=claims_table(claims))
-        for name, heading, claims in (
-            ("claims", "Mushrooms: what the paper says, and what we measured", by_l2),
-            ("claims-others", "A usable setting and networks: what is said, and what we measured", others),
-        )
-        if claims
-    ]
-    verdicts = verdicts_table(findings.flat([*by_l2, *others]))
-    how = Part("protocol", "How it was run", protocol(plan))
-    return Page(TITLE, introduction(plan), verdicts, [*tables, *parts, how], store.used, command)
-
-
-def _mushrooms(tracking: TrackingLab, usable: UsableLab) -> tuple[list[Claim], list[Claim], list[Part]]:
-    by_l2 = [*findings.of_mushrooms(tracking), *findings.of_table_1(tracking)]
-    parts = [
-        figure_1(tracking),
-        rates(tracking),
-        rivals(tracking),
-        budgets(tracking),
-        table_1(tracking),
-        usable_setting(usable),
-    ]
-    return by_l2, findings.of_usable(usable), parts
-
-
-def introduction(plan: Plan) -> tuple[str, ...]:
-    """What was run."""
-    sizes = plan.mushrooms
-    return (
-        "Five learners on a circle, w = 0.3, each trusting nobody: what leaves a learner is its parameters with noise, "
-        "and what all of it together tells about a sample is bounded for ever.",
-        f"This is the {plan.name} run: mushrooms have {sizes.rounds:,} rounds and {sizes.seeds} noise seeds (Table I: "
-        f"{sizes.table_rounds:,} rounds, {sizes.table_seeds} seeds), networks {plan.network.table_rounds:,} rounds in "
-        f"Table II, {plan.network.rounds:,} in figures 2 and 3, and {plan.network.seeds} seed(s).",
-    )
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down."""
+    plan, numbers = asked.plan, asked.numbers(FIGURES)
+    by_l2: list[Claim] = []
+    others: list[Claim] = []
+    parts: list[Part] = []
+    if 1 in numbers:
+        mushrooms = Mushrooms(asked.directory, asked.stand_in)
+        lab = TrackingLab(asked.store, plan.mushrooms, mushrooms)
+        usable = UsableLab(asked.store, plan.usable, mushrooms)
+        by_l2 += [*findings.of_mushrooms(lab), *findings.of_table_1(lab)]
+        parts += [each(lab) for each in (figure_1, rates, rivals, budgets, table_1)]
+        parts.append(usable_setting(usable))
+        others += findings.of_usable(usable)
+    for number in filter(numbers.__contains__, IMAGES):
+        pictures = Pictures(IMAGES[number], asked.directory, asked.stand_in, plan.network.tested)
+        network = NetworkLab(asked.store, plan.network, pictures)
+        others += findings.of_network(network)
+        parts += [*([table_2(network)] if number == 2 else []), network_figure(network, number)]
+    kinds = {
+        "claims": ("Mushrooms: what the paper says, and what we measured", by_l2),
+        "claims-others": ("A usable setting and networks: what is said, and what we measured", others),
+    }
+    tables = [claims_part(each, (RULES, ONE_STREAM), title, name) for name, (title, each) in kinds.items() if each]
+    verdicts = verdicts_table(one_column([*by_l2, *others]))
+    every = [*tables, *parts, Part("protocol", "How it was run", protocol(plan))]
+    return Page(TITLE, introduction(plan), verdicts, every, asked.store.used, asked.command)
 
 
 def figure_1(lab: TrackingLab) -> Part:
@@ -159,26 +119,20 @@ def figure_1(lab: TrackingLab) -> Part:
 
 def rates(lab: TrackingLab) -> Part:
     """Fitted slopes beside the exponents of the theorems."""
-    rows = []
-    for l2 in lab.plan.l2:
-        found, theory = lab.endless(l2), findings.theory(lab.mushrooms.problem(l2))
-        for model, title in MODELS.items():
-            rows.append(
-                (
-                    f"{l2:g}",
-                    title,
-                    f"{-slope(found, model):.3f}",
-                    f"{theory.rate(3):.2f}",
-                    f"{-slope(found, model, 'regret'):.3f}",
-                    f"{theory.rate(4):.3f}",
-                    f"{theory.start(3):.1e}",
-                )
-            )
-    columns = ("l2", "model", "fitted, error", "beta, Theorems 1, 3", "fitted, regret", "beta, Theorems 2, 4", "t_0")
+    theory = {l2: findings.theory(lab.mushrooms.problem(l2)) for l2 in lab.plan.l2}
+    columns: Columns[tuple[float, Publish]] = {
+        "l2": lambda row: f"{row[0]:g}",
+        "model": lambda row: MODELS[row[1]],
+        "fitted, error": lambda row: f"{-slope(lab.endless(row[0]), row[1]):.3f}",
+        "beta, Theorems 1, 3": lambda row: f"{theory[row[0]].rate(3):.2f}",
+        "fitted, regret": lambda row: f"{-slope(lab.endless(row[0]), row[1], 'regret'):.3f}",
+        "beta, Theorems 2, 4": lambda row: f"{theory[row[0]].rate(4):.3f}",
+        "t_0": lambda row: f"{theory[row[0]].start(3):.1e}",
+    }
     return Part(
         "rates",
         "Rates: fitted from round 100 on, beside those of the theorems",
-        table=Table(columns, tuple(rows)),
+        table=Table.of(columns, product(lab.plan.l2, MODELS)),
         notes=(
             "Fitted: the error falls like t^-fitted (negative: it rises). beta is an exponent of an upper bound. t_0 "
             "is the round from which Theorem 3 says anything: far beyond any run, because it is the ratio of "
@@ -221,14 +175,8 @@ def rivals(lab: TrackingLab) -> Part:
 
 def budgets(lab: TrackingLab) -> Part:
     """Per learner: Theorem 5(i), eq. (22) and the tight recursion."""
-    rounds = lab.plan.rounds
-    dim = lab.mushrooms.dim
-    unit = Fading(STEP, COUPLING, weight=0.6, change=2.0, smoothness=0.25)
-    plain = {
-        "Theorem 5(i)": unit.published(),
-        "eq. (22)": replace(unit, convex=False, strong_convexity=0.0),
-        "tight": unit,
-    }
+    rounds, dim = lab.plan.rounds, lab.mushrooms.dim
+    plain = bounds(Fading(STEP, COUPLING, weight=0.6, change=2.0, smoothness=0.25))
     settings = {f"rows as they are, l2 {l2:g}": fadings(lab.mushrooms.problem(l2)) for l2 in lab.plan.l2}
     settings["rows of norm 1, clip 1, no l2"] = plain
     rows = [
@@ -264,16 +212,10 @@ def table_1(lab: TrackingLab) -> Part:
         row = [f"x{level:g}", *(("-", "-") if paper is None else (f"{paper[0]:g}", f"{paper[1]:,}"))]
         for l2 in lab.plan.table_l2:
             found, problem = lab.iterations(l2, level), lab.mushrooms.problem(l2)
-            stays = [t for t in found["stays"] if t is not None]
-            row += [_counts(found["first"], lab.plan.table_rounds), _counts(found["stays"], lab.plan.table_rounds)]
-            cost = spent(
-                fadings(problem)["tight"],
-                problem.dim,
-                GROWTHS[0],
-                max(1, round(float(np.mean(stays)))) if len(stays) == len(found["stays"]) else None,
-                level * BASE["Table I"],
-            )
-            row.append(_short(cost) + ("" if len(stays) == len(found["stays"]) else " (for ever)"))
+            row += [_counts(found[kind], lab.plan.table_rounds) for kind in ("first", "stays")]
+            ends = None if None in found["stays"] else max(1, round(float(np.mean(found["stays"]))))
+            cost = spent(fadings(problem)["tight"], problem.dim, GROWTHS[0], ends, level * BASE["Table I"])
+            row.append(_short(cost) + (" (for ever)" if ends is None else ""))
         rows.append(tuple(row))
     columns = ["noise", "paper: budget", "paper: iterations"]
     for l2 in lab.plan.table_l2:
@@ -300,11 +242,8 @@ def usable_setting(lab: UsableLab) -> Part:
         found = lab.found(kind)
         for model, title in MODELS.items():
             for place, t in enumerate(found["at"]):
-                cells = []
-                for whose in ("own", "mean"):
-                    for score in ("accuracy", "loss"):
-                        values = np.array(found["scores"][model][whose][score])[:, place]
-                        cells.append(_mean(values.reshape(len(values), -1).mean(axis=1).tolist()))
+                scores = [found["scores"][model][whose][s] for whose in ("own", "mean") for s in ("accuracy", "loss")]
+                cells = [_mean([seed[place] for seed in score]) for score in scores]
                 rows.append((kind, f"{found['scale']:.3g}", title, f"{t:,}", *cells))
     columns = ("budget", "noise", "model", "round", "own: accuracy", "own: loss", "mean: accuracy", "mean: loss")
     return Part(
@@ -363,13 +302,12 @@ def table_2(lab: NetworkLab) -> Part:
     )
 
 
-def network_figure(lab: NetworkLab) -> Part:
+def network_figure(lab: NetworkLab, number: int) -> Part:
     """Figure 2 or 3: test accuracy along the run."""
     found: dict[str, Result | None] = {f"Algorithm 1, {title}": lab.endless(model) for model, title in MODELS.items()}
     found |= {title: lab.rival(name) for name, title in RIVALS.items()}
     there = {name: each for name, each in found.items() if each is not None}
-    number = 2 if lab.pictures.which == "mnist" else 3
-    panel = Panel("test accuracy", "mean of the learners' own", tuple(_tested(*each) for each in there.items()))
+    curves = [Curve.of_runs(name, each["rounds"], np.mean(each["test"], axis=2)) for name, each in there.items()]
     columns = ("curve", "training, own", "test, own", "training, mean", "test, mean")
     rows = [(name, *_scores(each)) for name, each in found.items()]
     cost = network_budget(
@@ -384,27 +322,9 @@ def network_figure(lab: NetworkLab) -> Part:
             f"noise 0.5 * 0.98^t, steps 0.5 * 0.96^t. By eq. (22), if L were {SMOOTHNESS:g}, learner 1 would have an "
             f"epsilon of {cost:.2g}; rivals have no bound at all.",
         ),
-        panels=(panel,) if there else (),
+        panels=(Panel("test accuracy", "mean of the learners' own", tuple(curves)),) if there else (),
         table=Table(columns, tuple(rows)),
         notes=(BANDS,),
-    )
-
-
-def protocol(plan: Plan) -> tuple[str, ...]:
-    """What the paper does not say, and what was taken."""
-    return (
-        "Mushrooms: all 8,124 records, split by label (learners 1 to 3 have label 0, 4 and 5 label 1), each as often "
-        "as the rounds need: 2,000 rounds are 10,000 samples, so some occur twice. Rows are as they are, with norm "
-        f"sqrt(21); the clip is {NORM:.4g}, the largest gradient there is, so nothing is clipped, as in the paper. "
-        "Its r_i is not stated: l2 is 0.01, 0.1 and 1. One sample per learner and round. theta_t* by Newton's method.",
-        "Figure 1 and Table I send y(0) = theta(0) with noise before the first sample, as the paper does, with a "
-        "coupling of gamma_0 = 1. The start is public, so that protects nothing and costs nothing. The usable setting "
-        "and the networks do without it.",
-        "The paper does not state the noise of DOLA and PDOP on mushrooms: they have that of figures 2 and 3. DOLA: "
-        "steps c / (t+1), as its noise falls; DSGD: c / (t+1), noise (t+1)^0.11 for all learners; PDOP: c * 0.96^t.",
-        f"Networks: {plan.network.picks} past samples per gradient, clip {NETWORK_CLIP:g}, no decision set (the "
-        "paper's ball has a radius of 1e5). 40 % of class i go to learner i mod 5, the rest evenly to the others; "
-        "images as often as rounds need.",
     )
 
 
@@ -423,17 +343,8 @@ def _mushroom_curves(lab: TrackingLab, l2: float, quantity: str) -> list[Curve]:
     for name, found, model in _curves(lab, l2):
         runs = np.mean(found["models"][model][quantity], axis=2)[:, since:]
         if model != "start":
-            curves.append(_banded(name, lab.at[since:], np.log10(np.clip(runs, SMALLEST, LARGEST))))
+            curves.append(Curve.of_runs(name, lab.at[since:], np.log10(np.clip(runs, SMALLEST, LARGEST))))
     return curves
-
-
-def _banded(name: str, x: Sequence[float], runs: np.ndarray) -> Curve:
-    mean, spread = runs.mean(axis=0), runs.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(runs.shape[1])
-    return Curve(name, x, mean.tolist(), (mean - spread).tolist(), (mean + spread).tolist())
-
-
-def _tested(name: str, found: Result) -> Curve:
-    return _banded(name, found["rounds"], np.mean(found["test"], axis=2))
 
 
 def _spending(lab: TrackingLab, l2: float) -> tuple[Curve, ...]:
@@ -446,14 +357,14 @@ def _spending(lab: TrackingLab, l2: float) -> tuple[Curve, ...]:
     }
     for name in ("dsgd", "dola"):
         spending[f"{RIVALS[name]}, step 0.5"] = [rival_budget(name, problem, 0.5, t) for t in times]
-    return tuple(Curve(name, times, values, values, values) for name, values in spending.items())
+    return tuple(Curve.line(name, times, values) for name, values in spending.items())
 
 
 def _scores(found: Result | None) -> list[str]:
     if found is None:
         return ["not run"] * 4
-    own = [_mean([float(np.mean(seed)) for seed in found["training"]]), _mean(findings.tested(found))]
-    return own + [_mean([float(np.mean(seed)) for seed in found[name]]) for name in ("mean training", "mean test")]
+    last = [seed[-1] for seed in found["test"]]
+    return [_mean(each) for each in (found["training"], last, found["mean training"], found["mean test"])]
 
 
 def _counts(found: Sequence[int | None], rounds: int) -> str:
@@ -467,5 +378,6 @@ def _short(value: float) -> str:
     return "no bound" if math.isinf(value) else f"{value:.4g}"
 
 
-def _mean(values: Sequence[float]) -> str:
-    return f"{values[0]:.3f}" if len(values) == 1 else str(Estimate.of(values)).replace(" ± ", "\u00a0±\u00a0")
+def _mean(seeds: Sequence[float | Sequence[float]]) -> str:
+    """Over seeds, of each the mean over learners."""
+    return Estimate.of([float(np.mean(seed)) for seed in seeds]).cell

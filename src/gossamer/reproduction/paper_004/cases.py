@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ GAP, EXPERTS = 0.1, 20
 MANY, PHASE, FAILURE = 100, 10, 0.05
 """Experts, N and rho of Fed-SVT."""
 
+Make = Callable[[int, int], Algorithm]
 Supply = Literal["pooled", "sums", "samples"]
 """How a run gets its losses: summed over a block and all clients, over a block, or not at all."""
 
@@ -41,7 +42,7 @@ class Case:
         source: where it says so.
     """
 
-    make: Callable[[int, int], Algorithm]
+    make: Make
     supply: Supply
     predicted: float | None = None
     source: str = ""
@@ -54,92 +55,72 @@ def _ope(clients: int, horizon: int, **options: Any) -> Algorithm:
         return fed_ope_stoch(EXPERTS, clients, horizon=horizon, **options)
 
 
-def _svt(clients: int, horizon: int, **options: Any) -> Algorithm:
-    return fed_svt(MANY, clients, horizon=horizon, steps_per_exchange=PHASE, failure=FAILURE, **options)
+def _central(budget: Budget, **options: Any) -> Case:
+    return Case(partial(_ope, budget=budget, trust="central", **options), "pooled", 0.5, "Theorem 2.2, remark")
 
 
-def _central(budget: Budget, **options: Any) -> Callable[[int, int], Algorithm]:
-    return partial(_ope, budget=budget, trust="central", **options)
+def _local(budget: Budget, **options: Any) -> Case:
+    return Case(partial(_ope, budget=budget, trust="local", **options), "sums", 0.25, "Theorem 2.2")
 
 
-def _local(budget: Budget, **options: Any) -> Callable[[int, int], Algorithm]:
-    return partial(_ope, budget=budget, trust="local", **options)
+def _with(make: Callable[..., Algorithm], experts: int, **options: Any) -> Make:
+    """For that many experts."""
+    return lambda clients, horizon: make(experts, clients, horizon=horizon, **options)
 
 
-def _hedge(clients: int, horizon: int, experts: int, steps: int) -> Algorithm:
-    return hedge(experts, clients, horizon=horizon, steps_per_exchange=steps)
+def _svt(budget: Budget, phase: int = PHASE, source: str = "Theorem 2.6", **options: Any) -> Case:
+    make = _with(fed_svt, MANY, steps_per_exchange=phase, failure=FAILURE, budget=budget, **options)
+    return Case(make, "pooled", 1.0, source)
 
 
-def _leader(clients: int, horizon: int, experts: int, steps: int) -> Algorithm:
-    return follow_the_leader(experts, clients, horizon=horizon, steps_per_exchange=steps)
+def _references(experts: int, phase: int) -> Mapping[str, Case]:
+    """Not private, an exchange every `phase` steps."""
+    kinds = {"hedge": hedge, "follow the leader": follow_the_leader}
+    return {name: Case(_with(make, experts, steps_per_exchange=phase), "pooled") for name, make in kinds.items()}
 
 
 STOCHASTIC: Mapping[str, Case] = {
-    "central, pure (permute-and-flip)": Case(_central(PURE), "pooled", 0.5, "Theorem 2.2, remark"),
-    "central, approximate (exponential)": Case(_central(APPROXIMATE), "pooled", 0.5, "Theorem 2.2, remark"),
-    "local, pure (Laplace)": Case(_local(PURE), "sums", 0.25, "Theorem 2.2"),
-    "local, approximate (Gaussian)": Case(_local(APPROXIMATE), "sums", 0.25, "Theorem 2.2"),
+    "central, pure (permute-and-flip)": _central(PURE),
+    "central, approximate (exponential)": _central(APPROXIMATE),
+    "local, pure (Laplace)": _local(PURE),
+    "local, approximate (Gaussian)": _local(APPROXIMATE),
 }
 """Fed-DP-OPE-Stoch on linear losses."""
 PUBLISHED: Mapping[str, Case] = {
-    "central, published": Case(_central(PURE, calibration="published"), "samples", 0.5, "Theorem 2.2, remark"),
-    "local, published": Case(_local(PURE, calibration="published"), "samples", 0.25, "Theorem 2.2"),
+    "central, published": replace(_central(PURE, calibration="published"), supply="samples"),
+    "local, published": replace(_local(PURE, calibration="published"), supply="samples"),
 }
 """With the paper's batches and noise: what that costs, its guarantee says."""
-REFERENCES: Mapping[str, Case] = {
-    "hedge": Case(partial(_hedge, experts=EXPERTS, steps=8), "pooled"),
-    "follow the leader": Case(partial(_leader, experts=EXPERTS, steps=8), "pooled"),
-}
-"""Not private, an exchange every 8 steps."""
+REFERENCES = _references(EXPERTS, 8)
 
 SPARSE: Mapping[str, Case] = {
-    "pure, published": Case(partial(_svt, budget=PURE, calibration="published"), "pooled", 1.0, "Theorem 2.6"),
-    "pure, remainder": Case(partial(_svt, budget=PURE, calibration="remainder"), "pooled", 1.0, "Theorem 2.6"),
-    "pure, halves": Case(partial(_svt, budget=PURE, calibration="halves"), "pooled", 1.0, "Theorem 2.6"),
-    "pure, tight": Case(partial(_svt, budget=PURE), "pooled", 1.0, "Theorem 2.6"),
-    "pure, tight, permute-and-flip": Case(
-        partial(_svt, budget=PURE, draws="permute-and-flip"), "pooled", 1.0, "Theorem 2.6"
-    ),
-    "approximate, published": Case(
-        partial(_svt, budget=APPROXIMATE, calibration="published"), "pooled", 1.0, "Theorem 2.6"
-    ),
-    "approximate, remainder": Case(
-        partial(_svt, budget=APPROXIMATE, calibration="remainder"), "pooled", 1.0, "Theorem 2.6"
-    ),
-    "approximate, tight": Case(partial(_svt, budget=APPROXIMATE), "pooled", 1.0, "Theorem 2.6"),
+    "pure, published": _svt(PURE, calibration="published"),
+    "pure, remainder": _svt(PURE, calibration="remainder"),
+    "pure, halves": _svt(PURE, calibration="halves"),
+    "pure, tight": _svt(PURE),
+    "pure, tight, permute-and-flip": _svt(PURE, draws="permute-and-flip"),
+    "approximate, published": _svt(APPROXIMATE, calibration="published"),
+    "approximate, remainder": _svt(APPROXIMATE, calibration="remainder"),
+    "approximate, tight": _svt(APPROXIMATE),
 }
 """Fed-SVT with a trusted server."""
 LOCAL_SPARSE: Mapping[str, Case] = {
-    "local, pure": Case(partial(_svt, budget=PURE, trust="local"), "sums"),
-    "local, approximate": Case(partial(_svt, budget=APPROXIMATE, trust="local"), "sums"),
+    "local, pure": Case(_svt(PURE, trust="local").make, "sums"),
+    "local, approximate": Case(_svt(APPROXIMATE, trust="local").make, "sums"),
 }
 """Where nobody trusts the server; the paper has none."""
-SPARSE_REFERENCES: Mapping[str, Case] = {
-    "hedge": Case(partial(_hedge, experts=MANY, steps=PHASE), "pooled"),
-    "follow the leader": Case(partial(_leader, experts=MANY, steps=PHASE), "pooled"),
-}
-"""Not private."""
-
-
-def _hidden(clients: int, horizon: int, budget: Budget, **options: Any) -> Algorithm:
-    return fed_svt(MANY, clients, horizon=horizon, steps_per_exchange=1, failure=FAILURE, budget=budget, **options)
-
+SPARSE_REFERENCES = _references(MANY, PHASE)
 
 HIDDEN: Mapping[str, Case] = {
-    "pure, published": Case(partial(_hidden, budget=PURE, calibration="published"), "pooled", 1.0, "Theorem 2.7"),
-    "pure, tight": Case(partial(_hidden, budget=PURE), "pooled", 1.0, "Theorem 2.7"),
-    "approximate, tight": Case(partial(_hidden, budget=APPROXIMATE), "pooled", 1.0, "Theorem 2.7"),
+    "pure, published": _svt(PURE, 1, "Theorem 2.7", calibration="published"),
+    "pure, tight": _svt(PURE, 1, "Theorem 2.7"),
+    "approximate, tight": _svt(APPROXIMATE, 1, "Theorem 2.7"),
 }
 """Fed-SVT with N = 1 on one expert without losses among others that always lose."""
 
-
-def _dartboard(clients: int, horizon: int) -> Algorithm:
-    return shrinking_dartboard(EXPERTS, clients, horizon=horizon, budget=APPROXIMATE)
-
-
 GENERAL: Mapping[str, Case] = {
-    "hedge (not private)": Case(partial(_hedge, experts=EXPERTS, steps=1), "samples", 0.0, "Theorem 2.4"),
-    "shrinking dartboard": Case(_dartboard, "samples", 0.0, "Theorem 2.4"),
+    "hedge (not private)": Case(_with(hedge, EXPERTS, steps_per_exchange=1), "samples", 0.0, "Theorem 2.4"),
+    "shrinking dartboard": Case(_with(shrinking_dartboard, EXPERTS, budget=APPROXIMATE), "samples", 0.0, "Theorem 2.4"),
 }
 """Against any oblivious adversary."""
 
@@ -215,13 +196,12 @@ class Gains:
 
     def stream(self) -> Stream:
         """For `algorithm`."""
-        clients = self.gains.shape[1]
+        deal = partial(streams.from_arrays, learners=self.gains.shape[1], seed=0, shuffle=False)
         rows = self.gains.reshape(-1, EXPERTS)  # dealt step by step
         if self.beta == 0:
-            return streams.from_arrays(1 - rows, np.zeros(len(rows)), clients, seed=0, shuffle=False)
+            return deal(1 - rows, np.zeros(len(rows)))
         c = math.sqrt(self.beta / 2)
-        labels = np.full(len(rows), 1 / (2 * c), np.float32)
-        return streams.from_arrays(np.float32(c) * rows, labels, clients, seed=0, shuffle=False)
+        return deal(np.float32(c) * rows, np.full(len(rows), 1 / (2 * c), np.float32))
 
     def losses(self, mixtures: NDArray[np.float64]) -> NDArray[np.float64]:
         """Of mixtures (step or 1, expert), mean over the clients, by step."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +16,9 @@ from gossamer.algorithms import summed
 from gossamer.core import Algorithm
 from gossamer.metrics import expert_regret
 from gossamer.reproduction.claims import Estimate
+from gossamer.reproduction.lab import Lab, promised, setting
 from gossamer.reproduction.paper_004.cases import (
     ADVERSARIES,
-    EPSILON,
     EXPERTS,
     GAP,
     Case,
@@ -28,8 +27,8 @@ from gossamer.reproduction.paper_004.cases import (
     realizable,
     stochastic,
 )
-from gossamer.reproduction.paper_004.plan import Plan
-from gossamer.reproduction.store import Result, Store, fingerprint, rounded
+from gossamer.reproduction.paper_004.plan import Plan, Sizes
+from gossamer.reproduction.store import Result, fingerprint, rounded
 from gossamer.simulation import Run, simulate
 from gossamer.streams import Experts, Stream
 
@@ -81,21 +80,11 @@ def exponent(clients: Sequence[int], regrets: Doubles, floor: float) -> Fit | No
 def coin_regret(horizon: int, experts: int) -> float:
     """The expected regret of every algorithm on fair coins: T/2 less the expected least of d binomial numbers.
 
-    >>> round(coin_regret(4096, 20), 1), round(math.sqrt(4096 * math.log(20) / 2), 1)
+    >>> round(coin_regret(4096, 20), 1), round(float(np.sqrt(2048 * np.log(20))), 1)
     (59.8, 78.3)
     """
     survive = stats.binom.sf(np.arange(horizon), horizon, 0.5)
     return horizon / 2 - float(np.sum(survive**experts))
-
-
-def predicted_numbers(clients: int, horizon: int, beta: float, alpha: float = 1.0) -> float:
-    """Theorem 2.2 (iii): m^(5/4) d sqrt(T epsilon beta / (alpha ln d)) ln T, without its constant.
-
-    >>> round(predicted_numbers(1, 4096, 1.0))
-    6151
-    """
-    root = math.sqrt(horizon * EPSILON * beta / (alpha * math.log(EXPERTS)))
-    return float(clients**1.25 * EXPERTS * root * math.log(horizon))
 
 
 @cache
@@ -104,53 +93,31 @@ def made(case: Case, clients: int, horizon: int) -> Algorithm:
     return case.make(clients, horizon)
 
 
-@dataclass(frozen=True, eq=False)
-class Lab:
+class ExpertLab(Lab[Plan]):
     """All runs of paper 004."""
-
-    store: Store
-    plan: Plan
 
     def stochastic(self, title: str, case: Case, clients: int, gap: float = GAP) -> Result:
         """Fed-DP-OPE-Stoch, or a reference, on stochastic experts."""
         sizes = self.plan.stochastic
-        name = f"stochastic, gap {gap:g}, {title}, m={clients}"
-        whole = case.supply != "samples"
-        streams = sizes.streams if whole else max(2, sizes.streams // 8)
-        return self._cell(
-            name, case, clients, sizes.horizon, streams, sizes.seeds, lambda seed: stochastic(clients, seed, gap)
-        )
+        if case.supply == "samples":
+            sizes = replace(sizes, streams=max(2, sizes.streams // 8))
+        return self._cell(f"stochastic, gap {gap:g}, {title}", case, clients, sizes, partial(stochastic, gap=gap))
 
     def realizable(self, title: str, case: Case, clients: int) -> Result:
         """Fed-SVT, or a reference, on realizable experts."""
         sizes = self.plan.realizable
-        local = case.supply == "sums"
-        streams = max(2, sizes.streams // 6) if local else sizes.streams
-        return self._cell(
-            f"realizable, {title}, m={clients}",
-            case,
-            clients,
-            sizes.horizon,
-            streams,
-            min(2, sizes.seeds) if local else sizes.seeds,
-            lambda seed: realizable(clients, seed),
-        )
+        if case.supply == "sums":
+            sizes = replace(sizes, streams=max(2, sizes.streams // 6), seeds=min(2, sizes.seeds))
+        return self._cell(f"realizable, {title}", case, clients, sizes, realizable)
 
     def hidden(self, title: str, case: Case, clients: int) -> Result:
         """Fed-SVT on the construction behind Theorem 2.7."""
-        sizes = self.plan.realizable
-        name = f"hidden expert, {title}, m={clients}"
-        return self._cell(
-            name, case, clients, sizes.hidden, sizes.streams, sizes.seeds, lambda seed: hidden(clients, seed)
-        )
+        sizes = replace(self.plan.realizable, horizon=self.plan.realizable.hidden)
+        return self._cell(f"hidden expert, {title}", case, clients, sizes, hidden)
 
     def general(self, adversary: str, title: str, case: Case, clients: int) -> Result:
         """Against a general oblivious adversary."""
-        sizes, make = self.plan.oblivious, ADVERSARIES[adversary]
-        name = f"{adversary}, {title}, m={clients}"
-        return self._cell(
-            name, case, clients, sizes.horizon, sizes.streams, sizes.seeds, lambda seed: make(clients, seed)
-        )
+        return self._cell(f"{adversary}, {title}", case, clients, self.plan.oblivious, ADVERSARIES[adversary])
 
     def smooth(self, beta: float, release: str) -> Result:
         """Fed-DP-OPE-Stoch, local and pure, on losses of this smoothness."""
@@ -164,25 +131,18 @@ class Lab:
 
         def compute() -> Result:
             begun, regrets = time.perf_counter(), []
+            play = partial(simulate, seeds=seeds, measure="local", progress=False, record=("decisions",))
             for number in range(sizes.streams):
                 gains = drawn(number)
-                run = simulate(
-                    algorithm,
-                    gains.stream(),
-                    sizes.horizon,
-                    seeds=seeds,
-                    measure="local",
-                    progress=False,
-                    record=("decisions",),
-                )
+                run = play(algorithm, gains.stream(), sizes.horizon)
                 best = gains.least()
                 played = by_step(run, algorithm, sizes.horizon)
                 regrets.append([float(np.sum(gains.losses(each) - best)) for each in played])
             return {"regret": rounded(regrets), "seconds": round(time.perf_counter() - begun, 2)}
 
         shape = {"streams": [DATA_SEED, sizes.streams], "stream": fingerprint(drawn(0).stream()), "beta": beta}
-        setting = {"algorithm": algorithm.spec(), "seeds": seeds, **shape}
-        found = self.store.cell(f"smooth, beta {beta:.2g}, {release}", setting, compute)
+        where = setting(algorithm, seeds, **shape)
+        found = self.store.cell(f"smooth, beta {beta:.2g}, {release}", where, compute)
         return found | _facts(algorithm, sizes.clients, sizes.horizon)
 
     def uniform(self, beta: float) -> float:
@@ -193,51 +153,37 @@ class Lab:
             drawn = [Gains.of(sizes.clients, sizes.horizon, beta, DATA_SEED + each) for each in range(sizes.streams)]
             return {"regret": rounded([float(np.sum(each.losses(alike) - each.least())) for each in drawn])}
 
-        setting = {"beta": beta, "horizon": sizes.horizon, "clients": sizes.clients}
-        found = self.store.cell(f"smooth, beta {beta:.2g}, uniform", setting | {"streams": sizes.streams}, compute)
+        where = {"beta": beta, "horizon": sizes.horizon, "clients": sizes.clients, "streams": sizes.streams}
+        found = self.store.cell(f"smooth, beta {beta:.2g}, uniform", where, compute)
         return float(np.mean(found["regret"]))
 
-    def _cell(
-        self,
-        name: str,
-        case: Case,
-        clients: int,
-        horizon: int,
-        streams: int,
-        seeds: int,
-        stream: Callable[[int], Stream],
-    ) -> Result:
-        algorithm = made(case, clients, horizon)
-        first = stream(DATA_SEED)
-        setting = {
+    def _cell(self, title: str, case: Case, clients: int, sizes: Sizes, draw: Callable[[int, int], Stream]) -> Result:
+        """The regrets of a case on all streams, drawn for the clients from a seed; guarantee and traffic."""
+        horizon, algorithm = sizes.horizon, made(case, clients, sizes.horizon)
+        where = {
             "algorithm": algorithm.spec(),
-            "stream": first.description,
-            "streams": [DATA_SEED, streams],
-            "seeds": seeds,
+            "stream": draw(clients, DATA_SEED).description,
+            "streams": [DATA_SEED, sizes.streams],
+            "seeds": sizes.seeds,
             "horizon": horizon,
         }
 
         def compute() -> Result:
             begun = time.perf_counter()
-            found = [
-                _regrets(algorithm, case, stream(DATA_SEED + number), clients, horizon, range(seeds))
-                for number in range(streams)
-            ]
+            streams = [draw(clients, DATA_SEED + number) for number in range(sizes.streams)]
+            found = [_regrets(algorithm, case, each, clients, horizon, range(sizes.seeds)) for each in streams]
             kinds = {kind: rounded([each[kind] for each in found]) for kind in found[0]}
             return kinds | {"seconds": round(time.perf_counter() - begun, 2)}
 
-        return self.store.cell(name, setting, compute) | _facts(algorithm, clients, horizon)
+        return self.store.cell(f"{title}, m={clients}", where, compute) | _facts(algorithm, clients, horizon)
 
 
 def _facts(algorithm: Algorithm, clients: int, horizon: int) -> dict[str, Any]:
     """What needs no run: the guarantee, and what is sent to the server."""
     promise, exchanges = algorithm.guarantee, algorithm.schedule.exchanges(horizon)
-    private = promise.basis != "none"
     return {
-        "basis": promise.basis,
-        "epsilon": promise.epsilon if private else None,
-        "delta": promise.delta if private else None,
-        "observer": promise.observer if private else None,
+        **promised(promise),
+        "observer": promise.observer if promise.basis != "none" else None,
         "exchanges": exchanges,
         "numbers": clients * exchanges * algorithm.problem.dim,
     }
@@ -277,16 +223,19 @@ def _counts(algorithm: Algorithm, horizon: int) -> Doubles:
 def _expected(run: Run, stream: Experts, counts: Doubles) -> list[float]:
     """Steps times what the played mixture loses more than the best expert, in expectation."""
     assert stream.means is not None
-    played = np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1)[:, :, 0]
-    excess = played.astype(np.float64) @ (stream.means - stream.means.min())
+    excess = _played(run) @ (stream.means - stream.means.min())
     return [float(value) for value in excess @ counts]
 
 
 def by_step(run: Run, algorithm: Algorithm, horizon: int) -> Doubles:
-    """What the first client played, axes (seed, step, expert): all clients play the same."""
-    played = np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1)[:, :, 0]
-    counts = _counts(algorithm, horizon).astype(int)
-    return np.repeat(played.astype(np.float64), counts, axis=1)
+    """What the clients played, axes (seed, step, expert)."""
+    return np.repeat(_played(run), _counts(algorithm, horizon).astype(int), axis=1)
+
+
+def _played(run: Run) -> Doubles:
+    """By block, axes (seed, block, expert): the first client's, as all clients play the same."""
+    played = np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1)
+    return played[:, :, 0].astype(np.float64)
 
 
 def by_stream(found: Result, kind: str = "regret") -> list[float]:

@@ -6,50 +6,51 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Stochastic:
-    """Sizes of Fed-DP-OPE-Stoch on linear losses.
+class Sizes:
+    """Of the runs against general oblivious adversaries, and of all others.
 
     Attributes:
         horizon: T.
         clients: all m.
         streams: of losses; intervals are over them.
         seeds: of the noise, on every stream.
-        published: the m with the paper's constants, whose runs go sample by sample.
-        gaps: between the best expert and the others, besides the usual one: the worst of them is looked for.
     """
 
     horizon: int
     clients: tuple[int, ...]
     streams: int
     seeds: int
+
+
+@dataclass(frozen=True)
+class Stochastic(Sizes):
+    """Of Fed-DP-OPE-Stoch on linear losses.
+
+    Attributes:
+        published: the m with the paper's constants, whose runs go sample by sample.
+        gaps: between the best expert and the others, besides the usual one: the worst of them is looked for.
+    """
+
     published: tuple[int, ...]
     gaps: tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Realizable:
-    """Sizes of Fed-SVT.
+class Realizable(Sizes):
+    """Of Fed-SVT.
 
     Attributes:
-        horizon: T.
-        clients: all m.
-        streams: of losses.
-        seeds: of the noise, on every stream.
         local: the m where clients noise their sums.
         hidden: T of the construction behind Theorem 2.7.
     """
 
-    horizon: int
-    clients: tuple[int, ...]
-    streams: int
-    seeds: int
     local: tuple[int, ...]
     hidden: int
 
 
 @dataclass(frozen=True)
 class Smooth:
-    """Sizes of Fed-DP-OPE-Stoch on smooth losses.
+    """Of Fed-DP-OPE-Stoch on smooth losses.
 
     Attributes:
         horizon: T.
@@ -67,23 +68,6 @@ class Smooth:
 
 
 @dataclass(frozen=True)
-class Oblivious:
-    """Sizes of the runs against general oblivious adversaries.
-
-    Attributes:
-        horizon: T.
-        clients: all m; every client's losses are the same.
-        streams: of losses.
-        seeds: of the noise, on every stream.
-    """
-
-    horizon: int
-    clients: tuple[int, ...]
-    streams: int
-    seeds: int
-
-
-@dataclass(frozen=True)
 class Plan:
     """Sizes of the experiments.
 
@@ -95,7 +79,7 @@ class Plan:
     stochastic: Stochastic
     realizable: Realizable
     smooth: Smooth
-    oblivious: Oblivious
+    oblivious: Sizes
 
 
 DOUBLING = tuple(2**power for power in range(9))
@@ -112,7 +96,7 @@ FULL = Plan(
     ),
     Realizable(horizon=10_000, clients=DOUBLING, streams=24, seeds=4, local=(1, 4, 16, 64), hidden=4096),
     Smooth(horizon=2**12, clients=16, streams=6, seeds=4, betas=(0.0, 2.0**-12, 0.1, 1.0)),
-    Oblivious(horizon=2**12, clients=(1, 4, 16, 64), streams=12, seeds=2),
+    Sizes(horizon=2**12, clients=(1, 4, 16, 64), streams=12, seeds=2),
 )
 
 QUICK = Plan(
@@ -120,5 +104,5 @@ QUICK = Plan(
     Stochastic(horizon=2**14, clients=(1, 4, 16, 64), streams=8, seeds=1, published=(), gaps=(0.0125,)),
     Realizable(horizon=10_000, clients=(1, 4, 16, 64), streams=8, seeds=1, local=(1, 16), hidden=2048),
     Smooth(horizon=2**4, clients=4, streams=2, seeds=2, betas=(1.0,)),
-    Oblivious(horizon=2**10, clients=(1, 16), streams=8, seeds=1),
+    Sizes(horizon=2**10, clients=(1, 16), streams=8, seeds=1),
 )

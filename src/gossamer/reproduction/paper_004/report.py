@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
-from gossamer.reports import Table
+from gossamer.reports import Columns, Table
 from gossamer.reports.figures import Picture
-from gossamer.reproduction.claims import Claim, claims_table, verdicts_table
+from gossamer.reproduction.claims import Claim, one_column, verdicts_table
 from gossamer.reproduction.drawing import Curve, Panel, draw
-from gossamer.reproduction.page import Page, Part
+from gossamer.reproduction.page import Asked, Page, Part, claims_part
 from gossamer.reproduction.paper_004 import findings
 from gossamer.reproduction.paper_004.cases import (
     ADVERSARIES,
@@ -33,26 +33,24 @@ from gossamer.reproduction.paper_004.cases import (
     SPARSE_REFERENCES,
     STOCHASTIC,
     Case,
-    Gains,
 )
 from gossamer.reproduction.paper_004.experiments import (
+    ExpertLab,
     Fit,
-    Lab,
     by_stream,
     coin_regret,
     estimate,
-    predicted_numbers,
 )
 from gossamer.reproduction.paper_004.findings import FIRST, FLOOR, RULES, SPARSE_FLOOR, uniform
 from gossamer.reproduction.paper_004.plan import Plan
-from gossamer.reproduction.store import Result, Store
+from gossamer.reproduction.paper_004.traffic import POWERS, messages, predicted_numbers
+from gossamer.reproduction.store import Result
 
 TITLE = "Paper 004 again: Table 1 made empirical"
 FIGURES = (1, 2, 3)
 """The paper has none. 1: stochastic experts. 2: realizable experts. 3: general oblivious adversaries."""
 BANDS = "Lines are means over streams and noise seeds, bands their 95 % intervals. Both axes are logarithmic."
 SMALLEST = 0.05  # regret that is drawn
-POWERS = tuple(2**power for power in range(9))
 
 
 @dataclass(frozen=True)
@@ -72,20 +70,9 @@ class Clients(Part):
         return drawn
 
 
-def reproduce(
-    store: Store, *, plan: Plan, figure: int | None, directory: Path | None, stand_in: bool, command: str
-) -> Page:
-    """Run one part, or everything, and write it down.
-
-    Args:
-        store: where finished parts are kept.
-        plan: how much is run.
-        figure: one of `FIGURES`; None for everything.
-        directory: of data; there are none.
-        stand_in: instead of data; there are none.
-        command: what the user typed.
-    """
-    lab, numbers = Lab(store, plan), FIGURES if figure is None else (figure,)
+def reproduce(asked: Asked[Plan]) -> Page:
+    """Run what is asked for, and write it down; there are no data."""
+    lab, numbers = ExpertLab(asked.store, asked.plan), asked.numbers(FIGURES)
     claims: list[Claim] = []
     parts: list[Part] = []
     if 1 in numbers:
@@ -97,11 +84,11 @@ def reproduce(
         parts += [realizable(lab), hidden(lab)]
     if 3 in numbers:
         claims += findings.of_general(lab)
-        parts += [general(lab)]
-    table = Part("claims", "What is said, and what we measured", (RULES,), table=claims_table(claims))
-    how = Part("protocol", "How it was run", protocol(plan))
-    verdicts = verdicts_table(findings.flat(claims))
-    return Page(TITLE, introduction(plan), verdicts, [table, *parts, how], store.used, command)
+        parts.append(general(lab))
+    table = claims_part(claims, (RULES,), "What is said, and what we measured")
+    every = [table, *parts, Part("protocol", "How it was run", protocol(asked.plan))]
+    verdicts = verdicts_table(one_column(claims))
+    return Page(TITLE, introduction(asked.plan), verdicts, every, asked.store.used, asked.command)
 
 
 def introduction(plan: Plan) -> tuple[str, ...]:
@@ -116,31 +103,21 @@ def introduction(plan: Plan) -> tuple[str, ...]:
     )
 
 
-def stochastic(lab: Lab) -> Part:
+def stochastic(lab: ExpertLab) -> Part:
     """Fed-DP-OPE-Stoch on linear losses against m."""
     sizes = lab.plan.stochastic
-    cases = {**STOCHASTIC, **REFERENCES}
-    found = {title: {m: lab.stochastic(title, case, m) for m in sizes.clients} for title, case in cases.items()}
-    extra = {title: {m: lab.stochastic(title, case, m) for m in sizes.published} for title, case in PUBLISHED.items()}
+    found = _found(lab.stochastic, {**STOCHASTIC, **REFERENCES}, sizes.clients)
+    extra = _found(lab.stochastic, PUBLISHED if sizes.published else {}, sizes.published)
     level = uniform(sizes.horizon)
-    rows = [
-        (title, *_regrets(runs, sizes.clients), _fit(fit), _predicted(case), *_promise(next(iter(runs.values()))))
-        for title, case, runs, fit in [
-            *((t, cases[t], found[t], findings.stochastic_fit(lab, t) if t in STOCHASTIC else None) for t in cases),
-            *((t, PUBLISHED[t], extra[t], findings.stochastic_fit(lab, t, PUBLISHED)) for t in PUBLISHED if extra[t]),
-        ]
-    ]
+    fits = {title: findings.stochastic_fit(lab, title) for title in STOCHASTIC}
+    fits |= {title: findings.stochastic_fit(lab, title, PUBLISHED) for title in extra}
+    rows = _rows({**found, **extra}, {**STOCHASTIC, **REFERENCES, **PUBLISHED}, sizes.clients, fits)
     rows.append(("uniform play (expected)", *[f"{level:.0f}"] * len(sizes.clients), "0", "-", "-", "-", "-", "-"))
-    drawn = (*STOCHASTIC, "follow the leader")
+    drawn = [_curve(title, found[title]) for title in (*STOCHASTIC, "follow the leader")]
+    expected = [_curve(title, found[title], "expected") for title in STOCHASTIC]
     panels = (
-        Panel("regret of one client", "regret", tuple(_curve(title, found[title]) for title in drawn), level, log=True),
-        Panel(
-            "expected regret of one client",
-            "regret",
-            tuple(_curve(title, found[title], "expected") for title in STOCHASTIC),
-            level,
-            log=True,
-        ),
+        Panel("regret of one client", "regret", tuple(drawn), level, log=True),
+        Panel("expected regret of one client", "regret", tuple(expected), level, log=True),
     )
     return Clients(
         "stochastic",
@@ -153,9 +130,7 @@ def stochastic(lab: Lab) -> Part:
             "ln(d) / (m gap) does where the best expert can be told; the next section looks for the worst gap.",
         ),
         panels=panels,
-        table=Table(
-            ("algorithm", *(f"m={m}" for m in sizes.clients), "exponent of 1/m", "paper", *PROMISE), tuple(rows)
-        ),
+        table=_table("algorithm", sizes.clients, rows, "exponent of 1/m", "paper", *PROMISE),
         notes=(
             f"{BANDS} Dotted: uniform play. Hedge and follow the leader exchange every 8 steps and are not private. "
             "Rows 'published' have the paper's batches and noise and run sample by sample, on fewer streams.",
@@ -164,7 +139,7 @@ def stochastic(lab: Lab) -> Part:
     )
 
 
-def gaps(lab: Lab) -> Part:
+def gaps(lab: ExpertLab) -> Part:
     """The worst gap for every m."""
     sizes, case = lab.plan.stochastic, STOCHASTIC[FIRST]
     every = sorted({GAP, *sizes.gaps}, reverse=True)
@@ -177,13 +152,12 @@ def gaps(lab: Lab) -> Part:
     scale = {m: math.sqrt(sizes.horizon * math.log(EXPERTS) / m) for m in sizes.clients}
     rows.append(("sqrt(T ln(d) / m)", *(_number(scale[m]) for m in sizes.clients)))
     regrets = {m: found for m, _, found in worst}
-    line = [scale[m] for m in sizes.clients]
     panel = Panel(
         "expected regret at the worst gap",
         "regret",
         (
             _curve("worst gap", regrets, "expected"),
-            Curve("sqrt(T ln(d) / m)", list(sizes.clients), line, line, line),
+            Curve.line("sqrt(T ln(d) / m)", list(scale), list(scale.values())),
             _curve(f"gap {GAP:g}", {m: lab.stochastic(FIRST, case, m) for m in sizes.clients}, "expected"),
         ),
         log=True,
@@ -196,30 +170,26 @@ def gaps(lab: Lab) -> Part:
             f"{_fit(findings.worst_fit(lab))}; the paper's upper bound has 0.5 and an additive term of the noise.",
         ),
         panels=(panel,),
-        table=Table(("gap", *(f"m={m}" for m in sizes.clients)), tuple(rows)),
+        table=_table("gap", sizes.clients, rows),
         notes=(BANDS,),
     )
 
 
-def smooth(lab: Lab) -> Part:
+def smooth(lab: ExpertLab) -> Part:
     """Local, a release for every vertex against one for every leaf, with smoothness swept."""
-    sizes, rows = lab.plan.smooth, []
-    for beta in sizes.betas:
-        for release in ("vertex", "leaf") if beta else ("vertex",):
-            found = lab.smooth(beta, release)
-            predicted = predicted_numbers(sizes.clients, sizes.horizon, beta)
-            rows.append(
-                (
-                    f"{beta:.2g}" + (" = 1 / (T epsilon)" if beta == 1 / (sizes.horizon * EPSILON) else ""),
-                    release if beta else "both (no tree)",
-                    str(estimate(found)),
-                    f"{lab.uniform(beta):.1f}",
-                    f"{found['exchanges']:,}",
-                    f"{found['numbers']:,}",
-                    f"{predicted:,.0f}" if beta else "-",
-                    *_promise(found),
-                )
-            )
+    sizes = lab.plan.smooth
+    small, sent = 1 / (sizes.horizon * EPSILON), partial(predicted_numbers, sizes.clients, sizes.horizon)
+    columns: Columns[tuple[float, str, Result]] = {
+        "beta": lambda row: f"{row[0]:.2g}" + (" = 1 / (T epsilon)" if row[0] == small else ""),
+        "release": lambda row: row[1] if row[0] else "both (no tree)",
+        "regret": lambda row: estimate(row[2]),
+        "uniform play": lambda row: f"{lab.uniform(row[0]):.1f}",
+        "exchanges": lambda row: f"{row[2]['exchanges']:,}",
+        "numbers sent": lambda row: f"{row[2]['numbers']:,}",
+        "m^1.25 d sqrt(T eps beta / ln d) ln T": lambda row: f"{sent(row[0]):,.0f}" if row[0] else "-",
+        **{name: _promised(place) for place, name in enumerate(PROMISE)},
+    }
+    kinds = [(beta, release) for beta in sizes.betas for release in ("vertex", "leaf") if beta or release == "vertex"]
     return Part(
         "smooth",
         f"Smooth losses (Corollary 2.3): local, pure, m = {sizes.clients}, d = {EXPERTS}, T = {sizes.horizon:,}",
@@ -230,75 +200,17 @@ def smooth(lab: Lab) -> Part:
             "Where beta is positive the algorithm cannot know that gradients lie in [-1, 0]: it clamps them to [-1, 1] "
             "and pays for twice the range of an expert's losses. Where T_1 would be below 1 it is 1.",
         ),
-        table=Table(
-            (
-                "beta",
-                "release",
-                "regret",
-                "uniform play",
-                "exchanges",
-                "numbers sent",
-                "m^1.25 d sqrt(T eps beta / ln d) ln T",
-                *PROMISE,
-            ),
-            tuple(rows),
-        ),
+        table=Table.of(columns, [(*kind, lab.smooth(*kind)) for kind in kinds]),
     )
 
 
-def messages(lab: Lab) -> tuple[list[Claim], Part]:
-    """What is sent, against what the paper predicts; nothing is run for it."""
-    sizes = lab.plan.stochastic
-    rows, growth = [], {}
-    for beta in (1.0, 0.01):
-        counts = {m: _sent(m, sizes.horizon, beta) for m in POWERS}
-        numbers = {m: m * EXPERTS * count for m, count in counts.items()}
-        growth[f"beta {beta:g}"] = findings.growth(list(numbers), list(numbers.values()))
-        for m in POWERS[::2]:
-            predicted = predicted_numbers(m, sizes.horizon, beta)
-            ratio = f"{numbers[m] / predicted:.2f}"
-            rows.append(("Fed-DP-OPE-Stoch, local", f"{beta:g}", f"{m}", f"{counts[m]:,}", f"{numbers[m]:,}", ratio))
-    linear = [(horizon, _sent(16, horizon, 0.0)) for horizon in (2**10, 2**14, 2**20)]
-    for horizon, count in linear:
-        label = f"0, T = {horizon:,}"
-        ratio = f"{count / math.log2(horizon):.2f} of log2(T)"
-        rows.append(("Fed-DP-OPE-Stoch, linear", label, "16", f"{count}", f"{16 * EXPERTS * count:,}", ratio))
-    many = lab.plan.realizable
-    for m in (1, 16, 256):
-        exchanges = SPARSE["pure, tight"].make(m, many.horizon).schedule.exchanges(many.horizon)
-        sent, predicted = m * MANY * exchanges, m * MANY * many.horizon / PHASE
-        ratio = f"{sent / predicted:.3f} of m d T / N"
-        rows.append(("Fed-SVT", "-", f"{m}", f"{exchanges:,}", f"{sent:,}", ratio))
-    part = Part(
-        "messages",
-        "Communication",
-        (
-            f"Numbers that clients send; d = {EXPERTS} and T = {sizes.horizon:,} for Fed-DP-OPE-Stoch, d = {MANY}, T = "
-            f"{many.horizon:,}, N = {PHASE} for Fed-SVT. Last column: as a share of what is predicted, Theorem 2.2 "
-            "(iii) without a constant, or as said. Trees have whole levels, so the count jumps by factors of 2. Table "
-            "1 prints m^2 d T epsilon for Fed-SVT, which is m d T / N with N = 1 / (m epsilon): an N below 1.",
-        ),
-        table=Table(("algorithm", "beta", "m", "exchanges", "numbers sent", "of the predicted"), tuple(rows)),
-    )
-    return findings.of_messages(growth, linear), part
-
-
-def realizable(lab: Lab) -> Part:
+def realizable(lab: ExpertLab) -> Part:
     """Fed-SVT against m."""
-    sizes = lab.plan.realizable
-    cases = {**SPARSE, **SPARSE_REFERENCES}
-    found = {title: {m: lab.realizable(title, case, m) for m in sizes.clients} for title, case in cases.items()}
-    local = {title: {m: lab.realizable(title, case, m) for m in sizes.local} for title, case in LOCAL_SPARSE.items()}
-    rows = [
-        (
-            title,
-            *_regrets(runs, sizes.clients),
-            _fit(findings.sparse_fit(lab, title)) if title in SPARSE else "-",
-            _predicted({**cases, **LOCAL_SPARSE}[title]),
-            *_promise(next(iter(runs.values()))),
-        )
-        for title, runs in {**found, **local}.items()
-    ]
+    sizes, cases = lab.plan.realizable, {**SPARSE, **SPARSE_REFERENCES}
+    found = _found(lab.realizable, cases, sizes.clients)
+    local = _found(lab.realizable, LOCAL_SPARSE, sizes.local)
+    fits = {title: findings.sparse_fit(lab, title) for title in SPARSE}
+    rows = _rows({**found, **local}, {**cases, **LOCAL_SPARSE}, sizes.clients, fits)
     shown = {
         "pure": ("published", "remainder", "halves", "tight"),
         "approximate": ("published", "remainder", "tight"),
@@ -326,17 +238,15 @@ def realizable(lab: Lab) -> Part:
             f"N / 2 whatever m, and every change up to N.",
         ),
         panels=panels,
-        table=Table(
-            ("calibration", *(f"m={m}" for m in sizes.clients), "exponent of 1/m", "paper", *PROMISE), tuple(rows)
-        ),
+        table=_table("calibration", sizes.clients, rows, "exponent of 1/m", "paper", *PROMISE),
         notes=(f"{BANDS} Local rows: fewer m and streams; the paper has no local version.",),
     )
 
 
-def hidden(lab: Lab) -> Part:
+def hidden(lab: ExpertLab) -> Part:
     """The construction behind Theorem 2.7."""
     sizes = lab.plan.realizable
-    found = {title: {m: lab.hidden(title, case, m) for m in sizes.clients} for title, case in HIDDEN.items()}
+    found = _found(lab.hidden, HIDDEN, sizes.clients)
     bound = [math.log(MANY) / (m * EPSILON) for m in sizes.clients]
     rows = [
         (
@@ -349,7 +259,7 @@ def hidden(lab: Lab) -> Part:
     ]
     rows.append(("ln(d) / (m epsilon)", *(_number(value) for value in bound), "1", *["-"] * len(PROMISE)))
     curves = [_curve(title, runs) for title, runs in found.items()]
-    curves.append(Curve("ln(d) / (m epsilon)", list(sizes.clients), bound, bound, bound))
+    curves.append(Curve.line("ln(d) / (m epsilon)", list(sizes.clients), bound))
     return Clients(
         "hidden",
         f"Theorem 2.7: one expert without losses, all others always lose; N = 1, T = {sizes.hidden:,}",
@@ -358,12 +268,12 @@ def hidden(lab: Lab) -> Part:
             "factor of about ln(d) + ln(T) and its constants. Exponents are fitted where regret exceeds 3.",
         ),
         panels=(Panel("regret of one client", "regret", tuple(curves), log=True),),
-        table=Table(("calibration", *(f"m={m}" for m in sizes.clients), "exponent of 1/m", *PROMISE), tuple(rows)),
+        table=_table("calibration", sizes.clients, rows, "exponent of 1/m", *PROMISE),
         notes=(BANDS,),
     )
 
 
-def general(lab: Lab) -> Part:
+def general(lab: ExpertLab) -> Part:
     """Theorem 2.4."""
     sizes, rows, panels = lab.plan.oblivious, [], []
     bound = coin_regret(sizes.horizon, EXPERTS)
@@ -405,6 +315,33 @@ def protocol(plan: Plan) -> tuple[str, ...]:
 
 
 PROMISE = ("epsilon", "delta", "basis", "observer")
+Runs = Mapping[str, Mapping[int, Result]]
+
+
+def _found(find: Callable[[str, Case, int], Result], cases: Mapping[str, Case], clients: Sequence[int]) -> Runs:
+    """What was found for every case and every m."""
+    return {title: {m: find(title, case, m) for m in clients} for title, case in cases.items()}
+
+
+def _rows(
+    found: Runs, cases: Mapping[str, Case], clients: Sequence[int], fits: Mapping[str, Fit | None]
+) -> list[tuple[str, ...]]:
+    """Regrets, the fitted exponent beside the paper's, and the guarantee."""
+    return [
+        (
+            title,
+            *_regrets(runs, clients),
+            _fit(fits.get(title)),
+            _predicted(cases[title]),
+            *_promise(next(iter(runs.values()))),
+        )
+        for title, runs in found.items()
+    ]
+
+
+def _table(first: str, clients: Sequence[int], rows: Sequence[tuple[str, ...]], *more: str) -> Table:
+    """With a column for every m."""
+    return Table((first, *(f"m={m}" for m in clients), *more), tuple(rows))
 
 
 def _promise(found: Result) -> tuple[str, str, str, str]:
@@ -412,6 +349,10 @@ def _promise(found: Result) -> tuple[str, str, str, str]:
     if found["basis"] == "none":
         return "-", "-", "none", "-"
     return f"{found['epsilon']:.3g}", f"{found['delta']:g}", found["basis"], found["observer"]
+
+
+def _promised(place: int) -> Callable[[tuple[float, str, Result]], str]:
+    return lambda row: _promise(row[2])[place]
 
 
 def _regrets(runs: Mapping[int, Result], clients: Sequence[int]) -> list[str]:
@@ -443,17 +384,7 @@ def _predicted(case: Case) -> str:
 def _curve(name: str, runs: Mapping[int, Result], kind: str = "regret") -> Curve:
     """Means with their intervals; what is too small to be drawn is left out."""
     values = {m: estimate(found, kind) for m, found in runs.items() if np.mean(by_stream(found, kind)) > SMALLEST}
-    margins = {m: value.margin if math.isfinite(value.margin) else 0.0 for m, value in values.items()}
-    return Curve(
-        name,
-        list(values),
-        [value.mean for value in values.values()],
-        [max(value.mean - margins[m], SMALLEST) for m, value in values.items()],
-        [value.mean + margins[m] for m, value in values.items()],
-    )
-
-
-def _sent(clients: int, horizon: int, beta: float) -> int:
-    """Exchanges of Fed-DP-OPE-Stoch, local and pure; nothing is run."""
-    gains = np.broadcast_to(np.float32(0), (horizon, clients, EXPERTS))
-    return Gains(gains, beta).algorithm("vertex").schedule.exchanges(horizon)
+    means = np.array([value.mean for value in values.values()])
+    margins = np.array([value.margin if math.isfinite(value.margin) else 0.0 for value in values.values()])
+    low = np.maximum(means - margins, SMALLEST)
+    return Curve(name, list(values), means.tolist(), low.tolist(), (means + margins).tolist())
