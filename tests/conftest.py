@@ -9,6 +9,7 @@ Modules with the mark `unoptimized` have LLVM optimise nothing, which halves it 
 computed, within tolerances, or from end to end, and not how it is rounded. So are doctests.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ import pytest
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_disable_most_optimizations", True)  # for doctests: other modules say so
+gc.set_threshold(20_000, 20, 20)  # tracing makes many objects that live: looking for garbage takes a tenth of the time
 
 
 @pytest.fixture(autouse=True, scope="module")

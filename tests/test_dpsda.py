@@ -44,6 +44,8 @@ from gossamer.privacy.secure import SecureNoise
 from gossamer.problems import Block
 from tests.instances import QUIET
 
+pytestmark = pytest.mark.unoptimized
+
 N, DIM, ROUNDS = 4, 6, 9
 OWNERS = (0, 0, 2, 3, 2, 0)  # node 1 controls nothing
 RING = topology.ring(N)

@@ -35,6 +35,8 @@ from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk
 from tests import instances
 
+pytestmark = pytest.mark.unoptimized
+
 DIM, LEARNERS, TAU, ROUNDS = 4, 3, 3, 4
 BUDGET = Budget(2.0, 1e-3)
 RECORD = ("broadcasts", "decisions", "messages")

@@ -39,6 +39,8 @@ from gossamer.problems.numerics import weighted_sum
 from gossamer.topology import accelerated_block, accelerated_theta, polynomial_matrix
 from tests.instances import QUIET, Given
 
+pytestmark = pytest.mark.unoptimized
+
 RING = topology.ring(4, weights="lazy")
 BALL = sets.L2Ball(1.0)
 BOTH = pytest.mark.parametrize("make", [algorithms.pd_ftgl, algorithms.pd_ocg])
