@@ -357,7 +357,7 @@ def follower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow
     print(made.log.read_text())  # shown where the test fails
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the page asks for curl")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl, which the page asks for: apt install curl")
 def test_the_tutorial_can_be_followed(follower: Follower) -> None:
     text = (ROOT / "docs" / "tutorial-network.md").read_text().partition("make another network")[0]
     lines = [line for block in re.findall(r"(?ms)^```\n(.*?)^```", text) for line in block.splitlines()]
@@ -387,7 +387,7 @@ def test_the_tutorial_can_be_followed(follower: Follower) -> None:
         assert reason in refused(node)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are glibc's")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="arenas are glibc's: run it on a Linux that has it")
 @pytest.mark.parametrize(("allowed", "least", "most"), [(None, 1, 2), ("5", 3, 5)])
 def test_threads_of_a_node_share_arenas(tmp_path: Path, allowed: str | None, least: int, most: int) -> None:
     """Each arena grows to the size of large messages; JAX and Zenoh have threads enough for sixteen."""

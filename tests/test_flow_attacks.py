@@ -114,7 +114,7 @@ def test_an_operation_of_a_strangers_is_not_what_its_name_says():
 
 
 def test_buffers_that_python_reads_are_refused():
-    buffers = pytest.importorskip("jax.experimental.buffer_callback")
+    buffers = pytest.importorskip("jax.experimental.buffer_callback", reason="not in this JAX: pip install 'jax>=0.8'")
     shape = jax.ShapeDtypeStruct((4,), jnp.float32)
 
     def speak(self, state, now):

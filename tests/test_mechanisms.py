@@ -285,7 +285,9 @@ def test_an_endless_blt_has_a_bounded_sensitivity():
 
 def test_jax_privacy_computes_the_same_sensitivity_and_error():
     """An oracle for the closed forms, on shipped coefficients, to the digits that its formulas keep."""
-    theirs = pytest.importorskip("jax_privacy.matrix_factorization.buffered_toeplitz")
+    theirs = pytest.importorskip(
+        "jax_privacy.matrix_factorization.buffered_toeplitz", reason="no jax-privacy: pip install 'gossamer[dev]'"
+    )
     with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         for rows in (10**6,):
             factor = Factorized.blt((), rows).factor

@@ -693,7 +693,7 @@ def test_random_hands_are_uniform() -> None:
     assert np.array_equal(poker_hands(3, seed=0, scaled=True).read(0, 9).x, block.x[:9] / np.float32(13))
 
 
-@pytest.mark.skipif(not REAL_POKER.exists(), reason=f"no {REAL_POKER}: put the UCI data there to check the labels")
+@pytest.mark.skipif(not REAL_POKER.exists(), reason=f"no {REAL_POKER}: put UCI's data there, docs/streams-and-data.md")
 def test_labels_agree_with_the_uci_file() -> None:
     with np.load(REAL_POKER) as real:
         for part in ("train", "test"):

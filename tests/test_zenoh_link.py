@@ -27,7 +27,7 @@ from gossamer.net.wire.certificates import Authority, common_name
 from gossamer.net.wire.zenoh_link import LONGEST_MESSAGE, Files, Link, ZenohTransport
 from tests.networks import until
 
-zenoh = pytest.importorskip("zenoh")
+zenoh = pytest.importorskip("zenoh", reason="no Zenoh: pip install 'gossamer[net]'")
 
 NETWORK = "5eed"
 PATIENCE = 20.0  # seconds: only a failing test waits this long
@@ -204,7 +204,7 @@ def test_messages_arrive_both_ways(files: dict[int | str, Files]) -> None:
         assert {sender for sender, _ in nodes[0].received} == {1}
 
 
-@pytest.mark.skipif(not _has_ipv6(), reason="no IPv6 on loop-back")
+@pytest.mark.skipif(not _has_ipv6(), reason="no IPv6 on loop-back: sysctl net.ipv6.conf.lo.disable_ipv6=0")
 def test_nodes_with_ipv6_addresses(files: dict[int | str, Files]) -> None:
     addresses = [address_of("::1", port) for port in free_ports(2)]
     chosen = {i: Link(NETWORK, i, addresses[i], {1 - i: addresses[1 - i]}, files[i]) for i in range(2)}
