@@ -24,7 +24,7 @@ class Errand(NamedTuple):
 def errand(
     paper: str, about: str | None, figures: Sequence[int], arguments: Sequence[str] | None, **flags: str
 ) -> Iterator[Errand]:
-    """Read the command line of `python -m gossamer.reproduction.paper_NNN`; at the end, say how many cells were run.
+    """Read the command line of a paper's package, started with `python -m`; at the end, say how many cells were run.
 
     Args:
         paper: its number.
@@ -33,7 +33,7 @@ def errand(
         arguments: of the command line; None: those of this process.
         flags: further ones, by name, each with its help.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m gossamer.reproduction.paper_{paper}", description=about)
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}.paper_{paper}", description=about)
     parser.add_argument("out", type=Path, help="directory of the results")
     parser.add_argument("--figure", type=int, choices=figures, help="only what this figure needs")
     parser.add_argument("--quick", action="store_true", help="few rounds, few runs")
