@@ -88,6 +88,7 @@ def identity(feeder: Feeder, program: Program, seeds: list[int], held_out: HeldO
     return {
         "algorithm": feeder.algorithm.spec(),
         "stream": feeder.stream.description,
+        "fingerprint": feeder.stream.fingerprint(),
         "seeds": seeds,
         "measure": program.measure,
         "record": list(program.record),
