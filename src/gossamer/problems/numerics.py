@@ -34,13 +34,17 @@ def row_norms(x: jax.Array, order: Literal[1, 2] = 2) -> jax.Array:
 
 
 def _sum_last(x: jax.Array) -> jax.Array:
-    """The sums of rows in the groups of `norm_group`."""
+    """The sums of rows in the groups of `norm_group`; what is left after the last whole one is a group of its own."""
     length, group = x.shape[1], norm_group(x.shape[1])
     if group == length or not length:
         return jnp.sum(x, axis=1)
-    padded = jnp.pad(x, [(0, 0), (0, -length % group)])
-    sums = jnp.sum(padded.reshape(x.shape[0], -1, group), axis=2)
-    return jnp.sum(_written_down(sums), axis=1)
+    whole = length - length % group
+    sums = jnp.sum(x[:, :whole].reshape(x.shape[0], -1, group), axis=2)
+    if whole == length:
+        return jnp.sum(_written_down(sums), axis=1)
+    sums, rest = _written_down((sums, jnp.sum(x[:, whole:], axis=1)))
+    total: jax.Array = jnp.sum(sums, axis=1) + rest
+    return total
 
 
 def _written_down(sums: Any) -> Any:
@@ -141,7 +145,8 @@ def weighted_sum(weights: jax.Array, x: jax.Array) -> jax.Array:
     if whole == rows:
         return jnp.sum(_written_down(sums), axis=-2)
     sums, rest = _written_down((sums, _precise("...r,rd->...d", weights[..., whole:], x[whole:])))
-    return jnp.sum(sums, axis=-2) + rest
+    total: jax.Array = jnp.sum(sums, axis=-2) + rest
+    return total
 
 
 _precise = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)

@@ -57,8 +57,8 @@ def relative(totals: pairs.Pair, cap: jax.Array, floor: jax.Array | None = None)
     >>> totals = jnp.array([2.0**30, 2.0**30, 2.0**30 + 2**20]), jnp.array([1.5, 0.0, 0.0])
     >>> relative(totals, jnp.float32(100.0)).tolist()
     [1.5, 0.0, 100.0]
-    >>> relative(totals, jnp.float32(100.0), floor=jnp.float32(2.0**30 + 2**20 - 64)).tolist()
-    [0.0, 0.0, 64.0]
+    >>> relative(totals, jnp.float32(1000.0), floor=jnp.float32(2.0**30 + 2**20 - 256)).tolist()
+    [0.0, 0.0, 256.0]
     """
     high, low = totals
     best = jnp.min(high)
