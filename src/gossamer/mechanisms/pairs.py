@@ -10,8 +10,6 @@ Nothing here is spoilt by a compiler that fuses a multiplication into the additi
 goes into a two-sum is exact, so that fused and separate give the same number.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import lax

@@ -1,7 +1,5 @@
 """All losses of every expert so far, exact however many they are, and the scores that experts are drawn with."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 
