@@ -217,6 +217,7 @@ def test_unknown_law_is_refused():
 
 # Draws in compiled programs.
 
+
 @jax.jit
 def rows_of(recipe, start, rows):
     """Draws of so many exchanges from `start` on, a pair of words: axes (row, learner, ...)."""

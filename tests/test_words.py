@@ -78,7 +78,9 @@ def test_all_permutations_are_equally_likely(size):
 def test_two_numbers_of_a_long_permutation_are_unrelated(first, second):
     size, count = 100, 200_000
     at = places(KEY, np.arange(count, dtype=np.uint32), Time.of(1))
-    one, other = (permuted(np.full(count, each, np.uint32), np.uint32(size), at).astype(int) for each in (first, second))
+    one, other = (
+        permuted(np.full(count, each, np.uint32), np.uint32(size), at).astype(int) for each in (first, second)
+    )
     assert stats.chisquare(np.bincount(one, minlength=size)).pvalue > FALSE_ALARM / 6
     assert stats.chisquare(np.bincount((one - other) % size, minlength=size)[1:]).pvalue > FALSE_ALARM / 6
 
@@ -111,4 +113,3 @@ def test_passes_have_orders_of_their_own():
     for one, other in pairwise(passes):
         assert (one != other).any(axis=0).all()
     assert (passes[0][:, 0] // 2 != passes[0][:, 1] // 2).any()
-

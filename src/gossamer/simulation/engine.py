@@ -456,7 +456,6 @@ def play(program: Program, worlds: World, inputs: Inputs) -> tuple[jax.Array, ja
 
     Returns the decisions, axes (seed, learner, coordinate), and a row of their own, axes (seed, 2, figure).
     """
-
     here = at(inputs, 0)
 
     def one(world: World, noise: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:

@@ -38,10 +38,12 @@ class Keeper:
             )
         return stored
 
-    def saw(self, seen: Seen, block: Block | Fed, chunk: Chunk) -> Seen:
+    def saw(self, seen: Seen, stream: Stream, block: Block | Fed, chunk: Chunk) -> Seen:
         """With the samples of a chunk, where a checkpoint must know them since nothing else tells what they are."""
-        if not self.path or self.identity["fingerprint"]:
+        if not self.path or self.identity["records"]:
             return seen
+        if isinstance(block, Fed):
+            return seen.plus(stream.read(chunk.step, chunk.step + (chunk.stop - chunk.first) * chunk.block))
         rows = (leaf[chunk.first : chunk.stop] for leaf in block)
         return seen.plus(Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in rows)))
 

@@ -31,6 +31,7 @@ from gossamer.simulation.testing import HeldOut
 from gossamer.streams import Stream
 
 _ROWS = 1000  # rows a run keeps unless told otherwise
+_ROW_NUMBERS, _FEWEST_ROWS = 2**25, 10  # with many learners fewer, so that they do not fill the memory
 _TESTED_ROWS = 50  # likewise where every row ends with a test
 
 
@@ -64,7 +65,7 @@ def simulate(
         measure: "global": each decision on the samples of all learners; "local": on the learner's own; "joint": the
             decision put together from the coordinates that each learner controls, on all samples.
         every: exchanges per row of the result, each row a mean over all its steps; by default about 1000 rows,
-            or about 50 where there is a test.
+            or about 50 where there is a test, and fewer with more than ten thousand learners.
         record: any of "decisions", "messages" and, where there is a server, "broadcasts": the transcript of what was
             played, said and answered. Of accelerated gossip it holds the first iterate of each exchange; the others are
             public linear functions of the first ones.
@@ -94,7 +95,8 @@ def simulate(
     if checkpoint is not None:
         keeper = Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
-    usual = max(1, exchanges // (_TESTED_ROWS if held_out else _ROWS))
+    rows = _TESTED_ROWS if held_out else max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (len(chosen) * program.figures)))
+    usual = max(1, exchanges // rows)
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
     length = chunk or chunk_length(
@@ -177,7 +179,7 @@ def _play_all(
         worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop, slots)
         tested = held_out is not None and chunk.end % tally.every == 0
         ahead = _play_next(feeder, program, worlds, chunk.after())[0] if tested else None
-        seen = keeper.saw(seen, inputs.block, chunk)
+        seen = keeper.saw(seen, feeder.stream, inputs.block, chunk)
         done = look(done, played, last=False)
         played = _Played(chunk, worlds, outputs, ahead, seen)
     return look(done, played, last=True)

@@ -40,12 +40,16 @@ class ArrayFeed(Feed):
     order: Order
 
     def ahead(self, first: jax.Array, steps: int) -> Any:
-        """Where the order has got to."""
-        return self.order.places(first + jnp.arange(steps, dtype=jnp.uint32))
+        """Where the order has got to, and on accelerators which records these are.
+
+        A CPU computes places several at a time, unless it looks something up at each.
+        """
+        places = self.order.places(first + jnp.arange(steps, dtype=jnp.uint32))
+        return places if jax.default_backend() == "cpu" else self.order.looked_up(places)
 
     def samples(self, ahead: Any) -> Block:
         """Rows, gathered."""
-        rows = self.order.looked_up(ahead)
+        rows = self.order.looked_up(ahead) if jax.default_backend() == "cpu" else ahead
         return Block(*(leaf.at[rows].get(mode="promise_in_bounds") for leaf in (self.x, self.y)))
 
     def examples(self) -> Block:
@@ -98,8 +102,10 @@ class ArrayStream(Stream):
         """The records, and their order."""
         return ArrayFeed(self._x, self._y, self._order)
 
-    def fingerprint(self) -> str:
-        """Of the records and of their order."""
+    def fingerprint(self) -> str | None:
+        """Of the records and of their order; None where later records do not matter for the samples before them."""
+        if self._in_order or isinstance(self._order, Listed):
+            return None
         digest = hashlib.sha256(f"{self._in_order} {jax.tree.structure(self._order)}".encode())
         for leaf in jax.tree.leaves((self._x, self._y, self._order)):
             digest.update(f"{leaf.dtype} {leaf.shape}".encode())

@@ -97,7 +97,6 @@ class DrawnFeed(Feed):
         """As they were drawn."""
         return ahead
 
-
     def host(self, start: int, stop: int) -> Block:
         """The same by NumPy."""
         return Block(*self.draw(Draws(self.key, np.arange(start, stop), self.width, self.dim), *self.parameters))

@@ -250,7 +250,9 @@ def _planned(draws: Draws, means: Array, best: Any, unlucky: Array) -> Any:
     """The best expert has loss 1 exactly at the unlucky steps, for everybody."""
     place = draws.np.minimum(draws.np.searchsorted(unlucky, draws.steps.astype(np.uint32)), len(unlucky) - 1)
     lost = (draws.np.asarray(unlucky)[place] == draws.steps)[..., None]
-    return draws.np.where((np.arange(draws.dim, dtype=np.uint32) == best)[None, None], lost, _bernoulli(draws, means)).astype(np.float32)
+    return draws.np.where(
+        (np.arange(draws.dim, dtype=np.uint32) == best)[None, None], lost, _bernoulli(draws, means)
+    ).astype(np.float32)
 
 
 def _correlated(draws: Draws, means: Array) -> Any:
@@ -261,7 +263,9 @@ def _correlated(draws: Draws, means: Array) -> Any:
 
 def _heavy(draws: Draws, sizes: Array) -> Any:
     """min(1, s / U^(2/3)) with U in (0, 1]."""
-    return draws.np.minimum(1, sizes[None, None] * (1 - draws.uniform(draws.dim)) ** np.float32(-2 / 3)).astype(np.float32)
+    return draws.np.minimum(1, sizes[None, None] * (1 - draws.uniform(draws.dim)) ** np.float32(-2 / 3)).astype(
+        np.float32
+    )
 
 
 def _heavy_sizes(means: Array) -> Array:

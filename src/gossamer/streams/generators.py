@@ -63,9 +63,7 @@ def linear_regression(dim: int = 21, *, seed: int) -> Generated:
     check_seed(seed)
     purpose = "linear regression"
     truth = generator(seed, purpose).standard_normal(dim, dtype=np.float32)
-    return Generated(
-        _regression, truth, learners=None, features=(dim,), seed=seed, description=purpose, truth=truth
-    )
+    return Generated(_regression, truth, learners=None, features=(dim,), seed=seed, description=purpose, truth=truth)
 
 
 def _regression(draws: Draws, truth: Array) -> tuple[Any, Any]:
@@ -80,7 +78,7 @@ def random_signs(learners: int, dim: int, *, seed: int) -> Generated:
     The features are the loss vectors; the labels are zeros, and every learner has its own.
 
     >>> random_signs(1, 4, seed=0).read(0, 1).x
-    array([[[ 0.5, ...0.5, ...0.5, ...0.5]]], dtype=float32)
+    array([[[-0.5,  0.5, -0.5,  0.5]]], dtype=float32)
     """
     check_count("learners", learners)
     check_count("dim", dim)
@@ -115,9 +113,7 @@ def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float =
     c, a, b = generator(seed, purpose).standard_normal((3, dim))
     angle = 2 * np.pi * np.arange(learners)[:, None] / learners
     truth = (c + spread * (np.cos(angle) * a + np.sin(angle) * b)).astype(np.float32)
-    return Generated(
-        _on_sphere, truth, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth
-    )
+    return Generated(_on_sphere, truth, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
 
 
 def _on_sphere(draws: Draws, truth: Array) -> tuple[Any, Any]:

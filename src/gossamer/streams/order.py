@@ -153,4 +153,3 @@ def _time(turn: Any) -> Time:
 
 def _like(steps: Any) -> Any:
     return jnp if isinstance(steps, jax.Array) else np
-
