@@ -1,4 +1,4 @@
-"""Streams that are drawn: every sample a function of (seed, step, learner), for NumPy and in compiled programs alike."""
+"""Streams that are drawn: samples as functions of (seed, step, learner), for NumPy and in compiled programs alike."""
 
 from __future__ import annotations
 
