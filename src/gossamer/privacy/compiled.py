@@ -80,7 +80,7 @@ def draws_from(recipe: Recipe, at: Place) -> jax.Array:
     True
     """
     drawn = words(at, words_per_draw(recipe.law, recipe.size))
-    values = _TRANSFORMS[recipe.law](drawn, recipe.size) * recipe.scales[:, None]
+    values: jax.Array = _TRANSFORMS[recipe.law](drawn, recipe.size) * recipe.scales[:, None]
     return values.reshape(recipe.learners, *recipe.shape)
 
 

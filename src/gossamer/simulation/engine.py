@@ -100,7 +100,7 @@ class Inputs(NamedTuple):
         server_grid: that of the server's draws, axis (1,).
     """
 
-    block: Block | Fed
+    block: Any
     noise: Mapping[str, Any]
     server_noise: Mapping[str, Any]
     public: Mapping[str, Any]
@@ -410,9 +410,9 @@ def _run_chunk(
         return seeded_exchange(program, constant, worlds, at(inputs, t, known))
 
     traced, (_, shapes) = jax.make_jaxpr(exchange_at, return_shape=True)(worlds, 0, ahead(inputs, 0))
-    kept = _kept(traced, worlds)._replace(row=False)
-    lengths = Outputs(rows or length, jax.tree.map(lambda _: length, shapes.transcript))
-    outputs = jax.tree.map(lambda s, length: jnp.zeros((length, *s.shape), s.dtype), shapes, lengths)
+    kept = _kept(traced, worlds)
+    room = lambda places: lambda s: jnp.zeros((places, *s.shape), s.dtype)  # noqa: E731
+    outputs = Outputs(room(rows or length)(shapes.row), jax.tree.map(room(length), shapes.transcript))
     put = partial(lax.dynamic_update_index_in_dim, axis=0)
 
     def body(t: jax.Array, carry: tuple[World, Outputs, Ahead]) -> tuple[World, Outputs, Ahead]:
@@ -430,7 +430,7 @@ def _run_chunk(
     return worlds._replace(row=outputs.row[inputs.rows.number[stop - 1]]), outputs
 
 
-def _kept(traced: Any, worlds: World) -> World:
+def _kept(traced: Any, worlds: World) -> Any:
     """Which parts of the states an exchange reads: what is only handed on within an exchange need not be kept after it.
 
     On a million learners every such part would be another pass over the memory.
@@ -438,8 +438,8 @@ def _kept(traced: Any, worlds: World) -> World:
     read = {id(var) for equation in traced.jaxpr.eqns for var in equation.invars}
     read |= {id(var) for var in traced.jaxpr.outvars}
     leaves, tree = jax.tree.flatten(worlds)
-    kept: World = jax.tree.unflatten(tree, [id(var) in read for var in traced.jaxpr.invars[: len(leaves)]])
-    return kept
+    kept: Any = jax.tree.unflatten(tree, [id(var) in read for var in traced.jaxpr.invars[: len(leaves)]])
+    return kept._replace(row=False)  # the row is kept where it is written
 
 
 run_chunk = jax.jit(_run_chunk, static_argnames=("program", "rows"))

@@ -199,4 +199,5 @@ def _play_next(
 ) -> tuple[jax.Array, jax.Array]:
     """The decisions of a single exchange in which nothing is learnt, and what its row adds up to."""
     inputs = feeder.inputs(chunk, used_in=("decide",), every=every)
-    return engine.play(program, worlds, inputs)
+    played: tuple[jax.Array, jax.Array] = engine.play(program, worlds, inputs)
+    return played

@@ -82,10 +82,11 @@ class ArrayStream(Stream):
         public_labels: bool = False,
         in_order: bool | None = None,
     ) -> None:
-        listed = None if isinstance(order, Order) else order
         self._x, self._y = x, y
-        self._order = order if isinstance(order, Order) else Listed(order)
-        self.learners, self.length, self.shared = learners, length or len(order), learners is None
+        self._order: Order = order if isinstance(order, Order) else Listed(order)
+        listed = self._order.listed if isinstance(self._order, Listed) else None
+        steps = length if listed is None else len(listed)
+        self.learners, self.length, self.shared = learners, steps, learners is None
         self.features, self.occurrences, self.description = x.shape[1:], occurrences, description
         self.promises, self.public_labels = () if called_by_us() else (AS_TOLD,), public_labels
         self._in_order = in_order or (listed is not None and np.array_equal(listed.ravel(), np.arange(listed.size)))
@@ -109,7 +110,7 @@ class ArrayStream(Stream):
         digest = hashlib.sha256(f"{self._in_order} {jax.tree.structure(self._order)}".encode())
         for leaf in jax.tree.leaves((self._x, self._y, self._order)):
             digest.update(f"{leaf.dtype} {leaf.shape}".encode())
-            digest.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8))
+            digest.update(memoryview(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)))
         return digest.hexdigest()
 
 

@@ -64,7 +64,7 @@ class Experts(Generated):
         unlucky: Array | None = None,
     ) -> None:
         check_count("experts", experts, least=2)
-        named = {"learners": check_count("learners", learners), "features": (experts,)}
+        named: dict[str, Any] = {"learners": check_count("learners", learners), "features": (experts,)}
         super().__init__(_AsSamples(losses, alike), *parameters, **named, seed=seed, description=description)
         self.occurrences = learners if alike else 1
         self.promises = () if called_by_us() else (AS_TOLD,)
@@ -184,7 +184,14 @@ def realizable_experts(
     best = _best(experts, seed, name)
     means = np.full(check_count("experts", experts, least=2), float(mean))
     means[best] = 0.0
-    named = {"learners": learners, "experts": experts, "seed": seed, "description": name, "best": best, "means": means}
+    named: dict[str, Any] = {
+        "learners": learners,
+        "experts": experts,
+        "seed": seed,
+        "description": name,
+        "best": best,
+        "means": means,
+    }
     numbers = means.astype(np.float32)
     if not optimal_loss:
         return Experts(_bernoulli, numbers, **named)
@@ -202,7 +209,7 @@ def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: in
     (5, 2, 6)
     """
     name = f"drifting experts (period {check_count('period', period)})"
-    named = {"learners": learners, "experts": experts, "seed": seed, "description": name}
+    named: dict[str, Any] = {"learners": learners, "experts": experts, "seed": seed, "description": name}
     return Experts(_drifting, Key.of(check_seed(seed), "who is good"), np.uint32(period), **named, alike=True)
 
 
@@ -234,7 +241,14 @@ def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
     best = _best(experts, seed, name)
     means = np.ones(check_count("experts", experts, least=2))
     means[best] = 0.0
-    named = {"learners": learners, "experts": experts, "seed": seed, "description": name, "best": best, "means": means}
+    named: dict[str, Any] = {
+        "learners": learners,
+        "experts": experts,
+        "seed": seed,
+        "description": name,
+        "best": best,
+        "means": means,
+    }
     return Experts(_bernoulli, means.astype(np.float32), **named)
 
 
