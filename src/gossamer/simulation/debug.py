@@ -16,6 +16,7 @@ from gossamer.simulation.engine import (
     World,
     add_up,
     at,
+    begun,
     flatten_rows,
     now_for,
     observe,
@@ -28,7 +29,14 @@ _inputs_at = jax.jit(at)  # nobody steps through how noise is drawn, which is mo
 
 
 def run_chunk(
-    program: Program, constant: Any, worlds: World, inputs: Inputs, first: int, stop: int, rows: int | None = None
+    program: Program,
+    constant: Any,
+    worlds: World,
+    inputs: Inputs,
+    first: int,
+    stop: int,
+    rows: int | None = None,
+    even: int | None = None,
 ) -> tuple[World, Outputs]:
     """What `engine.run_chunk` does, exchange by exchange and learner by learner."""
     shown: list[Outputs] = []
@@ -69,7 +77,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     ]
     decisions = jnp.stack(played)
     transcript = {"decisions": decisions, "messages": spoken(everything), "broadcasts": heard}
-    row = add_up(world.row, observe(program, decisions, inputs.block), inputs.rows.begins)
+    row = add_up(begun(program, world, inputs), observe(program, decisions, inputs.block))
     return World(_stack(listened), server, row), Outputs(row, {name: transcript[name] for name in program.record})
 
 

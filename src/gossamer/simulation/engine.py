@@ -6,7 +6,7 @@ loops; the debug engine (`debug.py`) calls the same functions learner by learner
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -260,7 +260,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     messages, said = without_absent(program, inputs, world.learners, messages, said)
     heard, server, heard_axis = transmit(program, constant, world.server, messages, inputs)
     listened = jax.vmap(learner.listen, (0, heard_axis))(said, heard)
-    row = add_up(world.row, observe(program, played, inputs.block), inputs.rows.begins)
+    row = add_up(world.row, observe(program, played, inputs.block))
     transcript = {"decisions": played, "messages": spoken(messages), "broadcasts": heard}
     return World(listened, server, row), Outputs(row, {name: transcript[name] for name in program.record})
 
@@ -319,9 +319,14 @@ def flatten_rows(block: Block) -> Block:
     return Block(*(leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]) for leaf in block))
 
 
+def begun(program: Program, world: World, inputs: Inputs) -> jax.Array:
+    """The row so far, before an exchange; one that begins holds how far the decisions in play are apart."""
+    fresh = jnp.zeros_like(world.row).at[0, -1].set(_disagreement(program, decisions(program, world, inputs)))
+    return jnp.where(inputs.rows.begins, fresh, world.row)
+
+
 def observe(program: Program, played: jax.Array, block: Block) -> jax.Array:
-    """What a run adds up of an exchange, one flat array: see `Figures`."""
-    disagreement = _disagreement(program, played)
+    """What a row adds up of an exchange, one flat array: see `Figures`."""
     if program.measure == "joint":
         played = played[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
     rows = block if program.own_samples else flatten_rows(block)
@@ -330,7 +335,7 @@ def observe(program: Program, played: jax.Array, block: Block) -> jax.Array:
         return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, 1 if program.own_samples else None))(played, rows)
 
     correct = [total(program.problem.correct)] if program.problem.classifies else []
-    return jnp.concatenate([total(program.problem.losses), *correct, disagreement[None]])
+    return jnp.concatenate([total(program.problem.losses), *correct, jnp.zeros(1)])
 
 
 def _disagreement(program: Program, played: jax.Array) -> jax.Array:
@@ -355,13 +360,13 @@ def sample_of(learners: int, size: int) -> NDArray[np.uint32]:
     return np.sort(chosen)
 
 
-def add_up(row: jax.Array, figures: jax.Array, begins: jax.Array) -> jax.Array:
+def add_up(row: jax.Array, figures: jax.Array) -> jax.Array:
     """The sum so far with these figures, as a sum and what its roundings have lost (Knuth's two-sum).
 
     Rows may be long, and float32 has seven digits. The order of the additions is that of the exchanges, so results do
     not depend on how a run is cut.
     """
-    high, low = jnp.where(begins, 0, row)
+    high, low = row
     total = high + figures
     added = total - high
     lost = (high - (total - added)) + (figures - added)
@@ -369,7 +374,7 @@ def add_up(row: jax.Array, figures: jax.Array, begins: jax.Array) -> jax.Array:
 
 
 class Figures(NamedTuple):
-    """What rows add up: sums of losses and of correct predictions by decision, and of the disagreement."""
+    """What rows hold: sums of losses and of correct predictions by decision, and the disagreement as they begin."""
 
     loss: NDArray[np.float64]
     correct: NDArray[np.float64] | None
@@ -385,10 +390,18 @@ class Figures(NamedTuple):
         return cls(sums[..., :decisions], correct, sums[..., -1])
 
 
+_SEEDED = Inputs(None, 0, 0, None, None, None, None, None)  # type: ignore[arg-type]  # noise and server_noise
+
+
+def seeded_begun(program: Program, worlds: World, inputs: Inputs) -> jax.Array:
+    """`begun` for every seed at once."""
+    rows: jax.Array = jax.vmap(partial(begun, program), (0, _SEEDED))(worlds, inputs)
+    return rows
+
+
 def seeded_exchange(program: Program, constant: Any, worlds: World, inputs: Inputs) -> tuple[World, Outputs]:
     """`exchange` for every seed at once: worlds and noise have a leading axis, everything else is common."""
-    axes = Inputs(None, 0, 0, None, None, None, None, None)  # type: ignore[arg-type]  # noise and server_noise
-    return jax.vmap(partial(exchange, program), (None, 0, axes))(constant, worlds, inputs)
+    return jax.vmap(partial(exchange, program), (None, 0, _SEEDED))(constant, worlds, inputs)
 
 
 def _run_chunk(
@@ -399,10 +412,12 @@ def _run_chunk(
     first: jax.Array | int,
     stop: jax.Array | int,
     rows: int | None = None,
+    even: int | None = None,
 ) -> tuple[World, Outputs]:
     """Exchanges first, ..., stop-1 of a chunk, whose result has so many rows, by default one for each exchange.
 
-    Rows have axes (row, seed, ...), the transcript (exchange, seed, ...).
+    Rows have axes (row, seed, ...), the transcript (exchange, seed, ...). `even`: the chunk is played as a whole, and
+    rows begin at multiples of so many exchanges only.
     """
     length = inputs.rows.number.shape[0]
 
@@ -411,11 +426,19 @@ def _run_chunk(
 
     traced, (_, shapes) = jax.make_jaxpr(exchange_at, return_shape=True)(worlds, 0, ahead(inputs, 0))
     kept = _kept(traced, worlds)
-    room = lambda places: lambda s: jnp.zeros((places, *s.shape), s.dtype)  # noqa: E731
-    outputs = Outputs(room(rows or length)(shapes.row), jax.tree.map(room(length), shapes.transcript))
+    transcript = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes.transcript)
+    outputs = Outputs(jnp.zeros((rows or length, *shapes.row.shape)), transcript)
     put = partial(lax.dynamic_update_index_in_dim, axis=0)
+    outputs = outputs._replace(row=put(outputs.row, worlds.row, inputs.rows.number[first]))
 
-    def body(t: jax.Array, carry: tuple[World, Outputs, Ahead]) -> tuple[World, Outputs, Ahead]:
+    def begin(t: jax.Array | int, carry: _Carry) -> _Carry:
+        """A row, or a chunk in its middle."""
+        worlds, outputs, known = carry
+        number = inputs.rows.number[t]
+        row = seeded_begun(program, worlds._replace(row=outputs.row[number]), at(inputs, t, known))
+        return worlds, outputs._replace(row=put(outputs.row, row, number)), known
+
+    def step(t: jax.Array, carry: _Carry) -> _Carry:
         before, outputs, known = carry
         number = inputs.rows.number[t]  # the row so far is read where it is written
         worlds, shown = exchange_at(before._replace(row=outputs.row[number]), t, known)
@@ -423,11 +446,40 @@ def _run_chunk(
         transcript = jax.tree.map(lambda all_, one: put(all_, one, t), outputs.transcript, shown.transcript)
         return worlds, Outputs(put(outputs.row, shown.row, number), transcript), ahead(inputs, t + 1)
 
-    unroll = {} if isinstance(stop, jax.Array) else {"unroll": _UNROLL}
-    outputs = outputs._replace(row=put(outputs.row, worlds.row, inputs.rows.number[first]))
     carry = (worlds, outputs, ahead(inputs, first))
-    worlds, outputs, _ = lax.fori_loop(first, stop, body, carry, **unroll)
+    if even is None:
+        worlds, outputs, _ = _row_by_row(begin, step, inputs.rows.begins, first, stop, carry)
+    else:
+        worlds, outputs, _ = _evenly(begin, step, length // even, even, carry)
     return worlds._replace(row=outputs.row[inputs.rows.number[stop - 1]]), outputs
+
+
+_Carry = tuple[World, Outputs, Ahead]
+_Part = Callable[[Any, _Carry], _Carry]
+
+
+def _row_by_row(begin: _Part, step: _Part, begins: Any, first: Any, stop: Any, carry: _Carry) -> _Carry:
+    """With bounds that are run-time values."""
+
+    def row(now: tuple[Any, _Carry]) -> tuple[Any, _Carry]:
+        origin, carry = now
+        within = lambda now: (now[0] == origin) | ((now[0] < stop) & ~begins[now[0]])  # noqa: E731
+        return lax.while_loop(within, lambda now: (now[0] + 1, step(*now)), (origin, begin(origin, carry)))
+
+    start = (jnp.asarray(first, jnp.int32), carry)
+    _, carry = lax.while_loop(lambda now: now[0] < stop, row, start)
+    return carry
+
+
+def _evenly(begin: _Part, step: _Part, rows: int, every: int, carry: _Carry) -> _Carry:
+    """With known bounds: an accelerator need not ask the host after every exchange whether it was the last."""
+
+    def row(number: jax.Array, carry: _Carry) -> _Carry:
+        origin = number * every
+        within = lambda k, carry: step(origin + k, carry)  # noqa: E731
+        return lax.fori_loop(0, every, within, begin(origin, carry), unroll=min(every, _UNROLL))
+
+    return lax.fori_loop(0, rows, row, carry)
 
 
 def _kept(traced: Any, worlds: World) -> Any:
@@ -442,12 +494,9 @@ def _kept(traced: Any, worlds: World) -> Any:
     return kept._replace(row=False)  # the row is kept where it is written
 
 
-run_chunk = jax.jit(_run_chunk, static_argnames=("program", "rows"))
-"""With bounds that are run-time values: a chunk that is not full, or is resumed in its middle, runs the very same
-compiled loop. Results do not depend on where a run was cut, to the last bit."""
-
-run_whole_chunk = jax.jit(_run_chunk, static_argnames=("program", "rows", "first", "stop"))
-"""With known bounds: an accelerator then need not ask the host after every exchange whether it was the last."""
+run_chunk = jax.jit(_run_chunk, static_argnames=("program", "rows", "even"))
+"""A chunk that is not full, or is resumed in its middle, runs the very same compiled loop: its bounds are run-time
+values. Results do not depend on where a run was cut, to the last bit."""
 
 
 @partial(jax.jit, static_argnames="program")
@@ -459,8 +508,9 @@ def play(program: Program, worlds: World, inputs: Inputs) -> tuple[jax.Array, ja
     here = at(inputs, 0)
 
     def one(world: World, noise: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
-        played = decisions(program, world, here._replace(noise=noise))
-        return played, add_up(world.row, observe(program, played, here.block), here.rows.begins)
+        mine = here._replace(noise=noise)
+        played = decisions(program, world, mine)
+        return played, add_up(begun(program, world, mine), observe(program, played, here.block))
 
     result: tuple[jax.Array, jax.Array] = jax.vmap(one)(worlds, here.noise)
     return result

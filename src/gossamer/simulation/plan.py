@@ -51,6 +51,12 @@ class Chunk(NamedTuple):
         """How many rows of so many exchanges each it is part of."""
         return (self.end - 1) // every - self.start // every + 1
 
+    def even(self, every: int) -> int | None:
+        """Where it is full: exchanges from one place at which a row may begin to the next; None if they differ."""
+        full, least = self.stop - self.first == self.length, min(every, self.length)
+        aligned = self.length % least == 0 and every % least == 0 and self.origin % least == 0
+        return least if full and aligned else None
+
     def after(self) -> Chunk:
         """The exchange after it, without samples."""
         return Chunk(self.end, 1, 0, 1, 0, self.step + (self.stop - self.first) * self.block)

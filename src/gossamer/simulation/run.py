@@ -42,7 +42,8 @@ class Run:
         steps: (rows,) steps played up to the end of each row.
         losses: (rows, learners) mean loss per sample over the steps since the row before; "joint" has one column.
         accuracy: (rows, learners) share of correct predictions likewise; None for problems without classes.
-        consensus: (rows,) mean squared distance of the decisions from their average, likewise.
+        consensus: (rows,) mean squared distance of the decisions from their average, as each row begins; with more
+            than 1,024 learners estimated on as many of them.
         decisions: (learners, coordinates) what each learner would play next.
         messages: how many messages arrived, every gossip step counted; a link that failed delivers none.
         bytes: their size.

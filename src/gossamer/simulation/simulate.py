@@ -96,7 +96,7 @@ def simulate(
         keeper = Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
     rows = _TESTED_ROWS if held_out else max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (len(chosen) * program.figures)))
-    usual = max(1, exchanges // rows)
+    usual = 1 << (max(1, exchanges // rows).bit_length() - 1)  # chunks are powers of two: so rows end where they do
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
     length = chunk or chunk_length(
@@ -174,9 +174,9 @@ def _play_all(
             look(done, played, last=True)
             raise
         slots = 1 << (chunk.length // tally.every + 1).bit_length() if tally.every > 1 else chunk.length
-        whole = chunk.stop - chunk.first == chunk.length and jax.default_backend() != "cpu"
-        run_chunk = debugger.run_chunk if debug else engine.run_whole_chunk if whole else engine.run_chunk
-        worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop, slots)
+        run_chunk = debugger.run_chunk if debug else engine.run_chunk
+        even = None if jax.default_backend() == "cpu" else chunk.even(tally.every)
+        worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop, slots, even)
         tested = held_out is not None and chunk.end % tally.every == 0
         ahead = _play_next(feeder, program, worlds, chunk.after())[0] if tested else None
         seen = keeper.saw(seen, feeder.stream, inputs.block, chunk)

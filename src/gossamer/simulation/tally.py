@@ -51,7 +51,7 @@ class Tally:
             if values is not None:
                 self._room(name, values)[first : self.rows] = values
         ones = np.ones(len(window))
-        for name, counted in (("samples", samples), ("steps", chunk.block), ("messages", messages), ("exchanges", 1)):
+        for name, counted in (("samples", samples), ("steps", chunk.block), ("messages", messages)):
             added = np.add.reduceat(counted * ones, edges)
             self._room(name, added)[first : self.rows] += added
         for path, leaf in jax.tree_util.tree_leaves_with_path(transcript):
@@ -145,7 +145,7 @@ def report(
         steps=steps,
         losses=shown(sums["loss"] / rows),
         accuracy=shown(sums["correct"] / rows) if "correct" in sums else None,
-        consensus=shown(sums["disagreement"] / sums["exchanges"][:, None]),
+        consensus=shown(sums["disagreement"]),
         decisions=decisions[0] if isinstance(seed, int) else decisions,
         messages=messages,
         bytes=round(messages * _message_bytes(algorithm, program)),

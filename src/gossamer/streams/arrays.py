@@ -110,7 +110,7 @@ class ArrayStream(Stream):
         digest = hashlib.sha256(f"{self._in_order} {jax.tree.structure(self._order)}".encode())
         for leaf in jax.tree.leaves((self._x, self._y, self._order)):
             digest.update(f"{leaf.dtype} {leaf.shape}".encode())
-            digest.update(memoryview(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)))
+            digest.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()
 
 
