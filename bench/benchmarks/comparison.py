@@ -21,7 +21,7 @@ import numpy as np
 
 from bench import workloads
 from bench.benchmarks.contestants.common import Setting
-from bench.benchmarks.environments import ROOT, CannotInstall, python_of
+from bench.benchmarks.environments import ROOT, InstallError, python_of
 from bench.tools import seconds
 
 SCRIPTS = Path(__file__).parent / "contestants"
@@ -105,7 +105,7 @@ class Process:
     def __init__(self, contestant: Contestant, setting: Setting) -> None:
         python = python_of(contestant.environment) if contestant.environment else sys.executable
         paths = [str(SCRIPTS), *([] if contestant.environment else [str(ROOT), str(ROOT / "src")])]
-        self._complaints = tempfile.TemporaryFile("w+")
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
             [str(python), str(SCRIPTS / contestant.script), setting.text()],
             stdin=subprocess.PIPE,
@@ -190,7 +190,7 @@ def start(contestant: Contestant, setting: Setting, processes: dict[str, Process
     begun = time.perf_counter()
     try:
         process = Process(contestant, setting)
-    except (CannotInstall, RuntimeError) as error:
+    except (InstallError, RuntimeError) as error:
         return {"failed": str(error)}
     processes[contestant.name] = process
     ready = process.ready

@@ -18,7 +18,7 @@ REQUIREMENTS = {
 }
 
 
-class CannotInstall(Exception):
+class InstallError(Exception):
     """pip refused; the message is its last line."""
 
 
@@ -33,6 +33,6 @@ def python_of(name: str) -> Path:
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS[name]]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise CannotInstall((done.stderr.strip().splitlines() or ["pip failed"])[-1])
+        raise InstallError((done.stderr.strip().splitlines() or ["pip failed"])[-1])
     ready.write_text(wanted)
     return python

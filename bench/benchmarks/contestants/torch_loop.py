@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from common import Play, Played, Setting, samples, serve
 
