@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from bench import loops
-from bench.benchmarks import prototype, render, sizes
+from bench.benchmarks import gpu, prototype, render, sizes
 from bench.benchmarks.__main__ import PARTS
 from bench.benchmarks.comparison import CONTESTANTS, settings
+from gossamer import Rate, algorithms, problems, simulate, streams, topology
 
 CONTESTANT_FILES = Path(render.__file__).parent / "contestants"
 
@@ -42,21 +42,23 @@ def test_no_text_of_the_page_has_a_number_of_its_own():
 
 def test_rates_follow_the_evidence():
     """Ten times the seconds: a tenth of every rate of Gossamer, and no other number of the first table changes."""
-    found, gpu = render.evidence()
+    found, accelerated = render.evidence()
     slower = copy.deepcopy(found)
     for part in slower["comparison"]["found"].values():
         part["rows"]["Gossamer"]["seconds"] = [10 * taken for taken in part["rows"]["Gossamer"]["seconds"]]
-    first, second = (re.search(r"\| Gossamer \| (.*) \|", render.page(each, gpu))[1] for each in (found, slower))
+    first, second = (
+        re.search(r"\| Gossamer \| (.*) \|", render.page(each, accelerated))[1] for each in (found, slower)
+    )
     rates = [[float(rate.strip("* ").replace(",", "")) for rate in row.split("|")] for row in (first, second)]
     assert np.allclose(rates[0], 10 * np.array(rates[1]), rtol=0.01)
 
 
 def test_the_evidence_says_what_it_was_measured_on():
-    found, gpu = render.evidence()
+    found, accelerated = render.evidence()
     assert set(PARTS) <= set(found)
     for part in PARTS:
         assert {"busy", "quick", "machine", "seconds in all"} <= set(found[part])
-    assert gpu is None or gpu["machine"]["device"]
+    assert accelerated is None or accelerated["machine"]["device"]
 
 
 def test_every_contestant_has_a_script_and_a_line():
@@ -66,17 +68,46 @@ def test_every_contestant_has_a_script_and_a_line():
 
 
 def test_a_framework_that_fails_is_said_to():
-    found, gpu = render.evidence()
+    found, accelerated = render.evidence()
     failing = copy.deepcopy(found)
     for part in failing["comparison"]["found"].values():
         part["rows"]["Flower"] = {"failed": "no such package"}
-    assert "failed: no such package" in render.page(failing, gpu)
+    assert "failed: no such package" in render.page(failing, accelerated)
 
 
 def test_a_table_of_memory_is_shown_where_there_is_one():
-    found, gpu = render.evidence()
+    found, accelerated = render.evidence()
     table = {"found": {"headings": ["learners", "estimate"], "rows": [["16", "1 MB"]]}}
-    assert "| 16 | 1 MB |" in render.page({**found, "memory": table}, gpu)
+    assert "| 16 | 1 MB |" in render.page({**found, "memory": table}, accelerated)
+
+
+def test_rows_of_an_accelerator_are_shown_with_what_failed():
+    found, _ = render.evidence()
+    times = {"rounds": 10, "seconds": [1.0, 2.0, 4.0]}
+    rows = [
+        {"row": "copy", "bytes a second": 1e12},
+        {"row": "20 learners and a server", "beside": "federated-logreg", "gossamer": times},
+        {"row": "gossip", "learners": 16, "dim": 100, "bytes a round": 1e11, "gossamer": times, "prototype": times},
+        {"row": "gossip", "learners": 10**6, "dim": 100, "gossamer": gpu.measured(no_memory, 1.0), "prototype": times},
+    ]
+    about = {"device": "a GPU", "cores": 1, "processor": "P", "memory GB": 1, "versions": {"jax": "1"}, "commit": "c"}
+    page = render.page(found, {"machine": about, "rows": rows})
+    assert re.search(r"\| gossip \| 16 \| 100 \| 5.00 \(2.50 to 10.0\) \| [\d,]+ \| 5.00 \| 0.50 \|", page)
+    assert "| gossip | 1,000,000 | 100 | failed: MemoryError: too large |" in page
+    assert "One a GPU plays 5.00 rounds a second with 16 learners" in page
+
+
+def no_memory():
+    raise MemoryError("too large")
+
+
+def test_a_row_takes_about_the_seconds_that_are_asked_for(monkeypatch):
+    """A call takes 0.5 s, and a round a millisecond: 2 s more than a call are 2,048 rounds."""
+    played: list[int] = []
+    monkeypatch.setattr(sizes, "seconds", lambda run: (run(), 0.5 + 1e-3 * played[-1])[1])
+    row = sizes.timed(played.append, target=2.0, repeats=3)
+    assert row["rounds"] == 2048
+    assert np.allclose(row["seconds"], 0.5 + 2.048)
 
 
 def test_the_learners_round_of_the_frameworks_is_that_of_the_loop(monkeypatch):
@@ -96,18 +127,20 @@ def test_the_learners_round_of_the_frameworks_is_that_of_the_loop(monkeypatch):
     assert json.loads(setting.text())["rounds"] == 5
 
 
-@pytest.mark.parametrize("seed", [0])
-def test_the_prototype_and_the_loop_learn_as_simulate_does(monkeypatch, seed):
-    """Little noise and records that are all the same: three ways, one trajectory."""
-    monkeypatch.setattr(sizes.Ring, "scale", 0.0)
+def test_the_prototype_and_the_loop_play_what_d_ogd_plays():
+    """Without noise, and with records that are all the same: three ways, one trajectory."""
     ring = sizes.Ring(5, 3)
     x, y = ring.records()
     x, y = np.repeat(x[:: ring.rows], ring.rows, axis=0), np.repeat(y[:: ring.rows], ring.rows)
     shaped = x.reshape(5, ring.rows, 3), y.reshape(5, ring.rows).astype(np.float32)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     by_loop = loops.pd_ogd(*shaped, 20, sizes.STEP, sizes.CLIP, 0.0, rng).mean(axis=0)
     by_prototype = prototype.gossip(x, y.astype(np.float32), 20, ring.rows, sizes.STEP, sizes.CLIP, 0.0)
+    ours = algorithms.d_ogd(problems.Logistic(3), topology.ring(5), step=Rate(sizes.STEP), clip=sizes.CLIP)
+    stream = streams.from_arrays(x[:: ring.rows], y[:: ring.rows], 5, seed=0, shuffle=False, passes=20)
+    by_simulate = simulate(ours, stream, 20, seed=0, measure="local", progress=False).losses.mean(axis=0)
     assert np.allclose(by_loop, by_prototype, atol=1e-5)
+    assert np.allclose(by_loop, by_simulate, atol=1e-5)
 
 
 def test_unit_laplace_noise_of_the_prototype():

@@ -48,8 +48,9 @@ MEASURE: dict[str, Callable[[bool], Any]] = dict(zip(PARTS, (comparison, algorit
 
 def measure(parts: tuple[str, ...], quick: bool, busy: bool) -> None:
     """Into the evidence, part by part; parts that are not measured stay as they are."""
-    from bench.benchmarks import machine
+    from bench.benchmarks import environments, machine
 
+    environments.make_all()
     found: Json = json.loads(EVIDENCE.read_text()) if EVIDENCE.exists() else {}
     for part in parts:
         print(f"{part}:", flush=True)

@@ -161,9 +161,9 @@ def compare_on(setting: Setting, repeats: int) -> Json:
     for contestant in CONTESTANTS:
         rows[contestant.name] = row = start(contestant, own(contestant, setting), processes)
         row["checked"] = row.get("checked", [])
-    algorithm = noisy(setting)
-    noise = [seconds(lambda: workloads.noise_alone(algorithm, setting.rounds)) for _ in range(repeats)]
+    algorithm, noise = noisy(setting), []
     for repeat in range(repeats):
+        noise.append(seconds(lambda: workloads.noise_alone(algorithm, setting.rounds)))
         for contestant in CONTESTANTS:
             if contestant.name in processes and not (contestant.fresh and repeat >= FRESH):
                 play(contestant, own(contestant, setting), rows[contestant.name], processes, repeat)

@@ -27,7 +27,7 @@ from gossamer.core import Federation
 
 Json = dict[str, Any]
 Row = tuple[Json, dict[str, Callable[[], Play]]]
-"""What a row says of itself, and its versions."""
+"""What a row says of itself, with the line of `make bench` that it is beside; and its versions."""
 
 RINGS = ((16, 100), (1_000, 100), (10_000, 100), (100_000, 100), (1_000_000, 100), (10_000_000, 20))
 CROWD, DIM = 100_000, 100
@@ -38,9 +38,18 @@ PASSES = 5
 
 def rows(crowd: int = CROWD, rings: tuple[tuple[int, int], ...] = RINGS) -> Iterator[Row]:
     """From small to large, so that what does not fit comes last."""
-    yield {"row": "20 learners and a server"}, {"gossamer": lambda: whole(workloads.federated_logreg())}
-    yield {"row": "letter size, pd_ftgl"}, {"gossamer": lambda: whole(workloads.private_letter_size())}
-    yield {"row": "letter size, ad_ftgl"}, {"gossamer": lambda: whole(workloads.letter_size())}
+    yield (
+        {"row": "20 learners and a server", "beside": "federated-logreg"},
+        {"gossamer": lambda: whole(workloads.federated_logreg())},
+    )
+    yield (
+        {"row": "pd_ftgl, letter size", "beside": "pd_ftgl, letter size"},
+        {"gossamer": lambda: whole(workloads.private_letter_size())},
+    )
+    yield (
+        {"row": "ad_ftgl, letter size", "beside": "ad_ftgl, letter size"},
+        {"gossamer": lambda: whole(workloads.letter_size())},
+    )
     for learners, dim in rings[:4]:
         yield ring(learners, dim)
     yield {"row": "pd_ftgl, random regular", "learners": crowd, "dim": DIM}, {"gossamer": lambda: regular(crowd)}

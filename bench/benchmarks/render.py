@@ -267,7 +267,6 @@ def every_algorithm(found: list[Json]) -> str:
 def on_gpu(gpu: Json, found: Json) -> str:
     """Rows of the accelerator."""
     copy = next(row["bytes a second"] for row in gpu["rows"] if row["row"] == "copy")
-    beside = {(row["learners"], row["dim"]): row["gossamer"] for row in found["scaling"]["found"]["learners"]}
     rows = []
     for row in gpu["rows"]:
         if "gossamer" not in row:
@@ -276,7 +275,7 @@ def on_gpu(gpu: Json, found: Json) -> str:
         moved, least = "", row.get("prototype")
         if "bytes a round" in row and times_of(row["gossamer"]):
             moved = f"{row['bytes a round'] * speed(row['gossamer']) / copy:.2f}"
-        processor = beside.get((row.get("learners"), row.get("dim")))
+        processor = on_processor(row, found)
         last = [
             rate(processor) if times_of(processor) else "",
             rate(least) if times_of(least) else failure(least),
@@ -297,6 +296,17 @@ def on_gpu(gpu: Json, found: Json) -> str:
             table(headings, rows),
         ]
     )
+
+
+def on_processor(row: Json, found: Json) -> Json | None:
+    """What the machine of the other tables needs for the same."""
+    if row["row"] == "gossip":
+        sizes = {(each["learners"], each["dim"]): each["gossamer"] for each in found["scaling"]["found"]["learners"]}
+        return sizes.get((row["learners"], row["dim"]))
+    for each in found["algorithms"]["found"]:
+        if "beside" in row and each["name"].startswith(row["beside"]):
+            return {"rounds": each["rounds"], "seconds": each["gossamer"]}
+    return None
 
 
 def memory(found: Json) -> str:
