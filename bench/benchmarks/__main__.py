@@ -1,4 +1,4 @@
-"""The command line: `python -m bench.benchmarks [all | render | gpu | comparison | algorithms | scaling]`."""
+"""The command line: `python -m bench.benchmarks [all | render | gpu | PART]`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "docs" / "evidence" / "benchmarks.json"
-GPU = ROOT / "docs" / "evidence" / "benchmarks-gpu.json"
-PARTS = ("comparison", "algorithms", "scaling")
+from bench.benchmarks import render
+from bench.benchmarks.render import EVIDENCE, GPU, PARTS
 
 Json = dict[str, Any]
 
@@ -36,6 +34,13 @@ def algorithms(quick: bool) -> list[Json]:
     return found
 
 
+def mechanisms(quick: bool) -> Json:
+    """A step of correlated noise beside one of independent noise."""
+    from bench import mechanisms
+
+    return {"dim": mechanisms.DIM, "rows": mechanisms.HORIZON, "ms a step": mechanisms.measure(3 if quick else 9)}
+
+
 def scaling(quick: bool) -> Json:
     """Cost against learners, dimensions and rounds."""
     from bench.benchmarks.scaling import measure
@@ -43,7 +48,7 @@ def scaling(quick: bool) -> Json:
     return measure(2 if quick else 3, quick)
 
 
-MEASURE: dict[str, Callable[[bool], Any]] = dict(zip(PARTS, (comparison, algorithms, scaling), strict=True))
+MEASURE: dict[str, Callable[[bool], Any]] = dict(zip(PARTS, (comparison, algorithms, mechanisms, scaling), strict=True))
 
 
 def measure(parts: tuple[str, ...], quick: bool, busy: bool) -> None:
@@ -75,8 +80,6 @@ def main() -> None:
         return
     if given.what != "render":
         measure(PARTS if given.what == "all" else (given.what,), given.quick, given.busy)
-    from bench.benchmarks import render
-
     render.write()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 import subprocess
 import textwrap
@@ -21,6 +22,7 @@ GPU = ROOT / "docs" / "evidence" / "benchmarks-gpu.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "images"
 WIDTH = 120
+PARTS = ("comparison", "algorithms", "mechanisms", "scaling")
 
 Json = dict[str, Any]
 
@@ -54,17 +56,26 @@ NOTES = {
 def page(found: Json, gpu: Json | None) -> str:
     """The text of docs/benchmarks.md."""
     sections = [
-        opening(found, gpu),
         commands(found),
         workloads(found),
         scaling(found["scaling"]["found"]),
         floor(found["scaling"]["found"]),
         every_algorithm(found["algorithms"]["found"]),
+        correlated_noise(found["mechanisms"]["found"]),
         on_gpu(gpu, found) if gpu else "",
         memory(found["memory"]["found"]) if "memory" in found else "",
         machines(found, gpu),
     ]
-    return "\n\n".join(section for section in sections if section) + "\n"
+    shown = [section for section in sections if section]
+    return "\n\n".join([opening(found, gpu), contents(shown), *shown]) + "\n"
+
+
+def contents(sections: Sequence[str]) -> str:
+    """Links to the sections."""
+    headings = [section.splitlines()[0].removeprefix("## ") for section in sections]
+    anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    links = " · ".join(f"[{heading}](#{anchor})" for heading, anchor in zip(headings, anchors, strict=True))
+    return wrapped(f"On this page: {links}")
 
 
 def opening(found: Json, gpu: Json | None) -> str:
@@ -104,7 +115,7 @@ def opening(found: Json, gpu: Json | None) -> str:
             "\n".join(wrapped(line, "- ") for line in expected),
             table(headings, rows),
             wrapped(
-                "Medians over repeats; in brackets how many times as fast Gossamer is. Every way computes the same: "
+                "Medians over repeats; in brackets how many times as fast Gossamer is. All compute the same: "
                 "same samples, clip, noise law and scale." + caveat(found)
             ),
             "![Rounds a second of every contestant](images/benchmarks-compared.png)",
@@ -114,7 +125,7 @@ def opening(found: Json, gpu: Json | None) -> str:
 
 def commands(found: Json) -> str:
     """How to run it."""
-    minutes = math.ceil(sum(found[part]["seconds in all"] for part in ("comparison", "algorithms", "scaling")) / 60)
+    minutes = math.ceil(sum(found[part]["seconds in all"] for part in PARTS) / 60)
     lines = {
         "make benchmarks": f"measures everything, then writes this page: {minutes} minutes",
         ".venv/bin/python -m bench.benchmarks --quick": "small sizes, few repeats: does it work here?",
@@ -264,6 +275,30 @@ def every_algorithm(found: list[Json]) -> str:
     )
 
 
+def correlated_noise(found: Json) -> str:
+    """Mechanisms beside independent noise."""
+    times = {name: statistics.median(each) for name, each in found["ms a step"].items()}
+    rows = [
+        [
+            name,
+            f"{three(times[name])} ({three(min(each))} to {three(max(each))})",
+            three(times[name] / times["independent"]),
+        ]
+        for name, each in found["ms a step"].items()
+    ]
+    return "\n\n".join(
+        [
+            "## Correlated noise",
+            wrapped(
+                f"One draw and release of {found['dim']:,} values, for a horizon of {found['rows']:,} releases: "
+                "milliseconds, and how many times as long as independent Gaussian noise "
+                "([mechanisms](mechanisms.md) says what they are)."
+            ),
+            table(["mechanism", "ms", "x independent"], rows),
+        ]
+    )
+
+
 def on_gpu(gpu: Json, found: Json) -> str:
     """Rows of the accelerator."""
     copy = next(row["bytes a second"] for row in gpu["rows"] if row["row"] == "copy")
@@ -317,7 +352,7 @@ def memory(found: Json) -> str:
 def machines(found: Json, gpu: Json | None) -> str:
     """Where the numbers come from."""
     rows = []
-    for part in ("comparison", "algorithms", "scaling", "memory"):
+    for part in (*PARTS, "memory"):
         if part in found and "machine" in found[part]:
             rows.append([part, *described(found[part]["machine"]), "yes" if found[part].get("busy") else "no"])
     if gpu:

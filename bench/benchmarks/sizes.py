@@ -100,7 +100,8 @@ def timed(play: Play, *, target: float, repeats: int, least: int = 2, most: int 
         play(rounds)
         return seconds(lambda: play(rounds))
 
-    short, taken, longer = least, warm(least), 8 * least
+    short, taken = least, warm(least)
+    longer = least * (8 if taken < target / 2 else 2)
     while (more := warm(longer) - taken) < target / 8 and longer < most:
         longer = min(most, 16 * longer)
     rate = (longer - short) / max(more, 1e-6)
