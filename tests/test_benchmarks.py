@@ -7,14 +7,18 @@ import copy
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from bench import loops
+from bench import endless, loops, workloads
 from bench.benchmarks import gpu, prototype, render, sizes
 from bench.benchmarks.comparison import CONTESTANTS, settings
-from gossamer import Rate, algorithms, problems, simulate, streams, topology
+from gossamer import FastNoise, Rate, algorithms, problems, simulate, streams, topology
+
+pytestmark = pytest.mark.unoptimized
 
 CONTESTANT_FILES = Path(render.__file__).parent / "contestants"
 
@@ -140,6 +144,36 @@ def test_the_prototype_and_the_loop_play_what_d_ogd_plays():
     by_simulate = simulate(ours, stream, 20, seed=0, measure="local", progress=False).losses.mean(axis=0)
     assert np.allclose(by_loop, by_prototype, atol=1e-5)
     assert np.allclose(by_loop, by_simulate, atol=1e-5)
+
+
+class Silence(FastNoise):
+    """Noise that is zero."""
+
+    def draw(self, *args, **options):
+        return np.zeros_like(super().draw(*args, **options))
+
+
+def test_the_loop_of_ldp_endless_plays_what_simulate_plays():
+    rounds, made = 60, endless.algorithm()
+    x, y = endless.samples(rounds)
+    flat = x.reshape(-1, endless.DIM), y.reshape(-1)
+    stream = streams.from_arrays(*flat, endless.LEARNERS, seed=0, shuffle=False)
+    silent = partial(Silence, compiled=False)
+    run = simulate(made, stream, rounds, seed=0, noise=silent, measure="local", every=1, progress=False)
+    losses = endless.loop(x, y, endless.weights_of(made), 0.0, np.random.default_rng(0))
+    assert np.ptp(losses) > 0.1
+    np.testing.assert_allclose(losses, run.losses.mean(axis=1), rtol=1e-4)
+
+
+def test_the_loop_of_gossip_plays_what_simulate_plays():
+    rounds, n, d = 60, workloads.GOSSIP_LEARNERS, workloads.GOSSIP_DIM
+    x, y = workloads._samples(rounds * n, d)
+    stream = streams.from_arrays(x, y, n, seed=0, shuffle=False)
+    run = simulate(workloads.noisy_ring(0.0), stream, rounds, seed=0, measure="local", every=1, progress=False)
+    weights, rng = topology.ring(n).matrix().astype(np.float32), np.random.default_rng(0)
+    by_round = x.reshape(rounds, n, d), y.reshape(rounds, n).astype(np.float32)
+    losses = loops.gossip_logreg(*by_round, weights, workloads.GOSSIP_STEP, 0.0, rng)
+    np.testing.assert_allclose(losses, run.losses, atol=1e-6)
 
 
 def test_unit_laplace_noise_of_the_prototype():

@@ -363,8 +363,7 @@ def machines(found: Json, gpu: Json | None) -> str:
             "## Machines and versions",
             wrapped(
                 "Repeats take turns, so that a slow minute hits everybody. Compare ratios within a table, not rates of "
-                "two machines. Gossamer draws noise on one core while it computes on another, so it loses more than a "
-                "loop where other programs run."
+                "two machines. Gossamer uses all cores and a loop uses one, so it loses more where other programs run."
             ),
             table(["part", "machine", "versions", "commit", "other programs running"], rows),
         ]
