@@ -31,7 +31,7 @@ Row = tuple[Json, dict[str, Callable[[], Play]]]
 
 RINGS = ((16, 100), (1_000, 100), (10_000, 100), (100_000, 100), (1_000_000, 100), (10_000_000, 20))
 CROWD, DIM = 100_000, 100
-TARGET, REPEATS, LIMIT = 2.5, 3, 330.0
+TARGET, REPEATS, LIMIT = 2.0, 3, 330.0
 PASSES = 5
 """A round of gossip reads and writes decisions, reads and writes what was heard, and reads samples."""
 
