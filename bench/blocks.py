@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from gossamer.streams.pages import Generated
 from numpy.typing import NDArray
 
 from bench.tools import print_table
@@ -26,7 +27,6 @@ from gossamer.core import Algorithm
 from gossamer.metrics import best_decision
 from gossamer.problems import Problem
 from gossamer.streams import Stream
-from gossamer.streams.pages import Generated
 
 # Bounds: d, n and epsilon at which the corollaries' bounds are below what no play can exceed, and two decades of T.
 DIM, LEARNERS, BOUND_BUDGET, ALPHA = 2, 2, Budget(100.0), 1.0

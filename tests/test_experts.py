@@ -18,7 +18,7 @@ from scipy import stats
 from gossamer import Budget, ConfigurationError, DataError, PrivacyError, problems, sets, simulate, streams
 from gossamer.algorithms import follow_the_leader, hedge, shrinking_dartboard, summed
 from gossamer.algorithms.experts.clients import loss_bits
-from gossamer.algorithms.experts.totals import floored, least, relative
+from gossamer.algorithms.experts.totals import least, relative
 from gossamer.core import Every, Federation, Phases, Segment
 from gossamer.mechanisms import Keeping
 from gossamer.metrics import expert_regret
@@ -93,9 +93,9 @@ def test_scores_are_excesses_whatever_the_totals():
     totals = jnp.asarray(high), jnp.asarray((exact - high).astype(np.float32))
     assert int(least(totals)) == int(exact.argmin())
     assert_array_equal(relative(totals, jnp.float32(100.0)), np.minimum(exact - exact.min(), 100))
-    floor = np.float32(2.0**33 + 64)
-    over = floored(totals, jnp.asarray(floor))
-    assert_array_equal(np.asarray(over[0], np.float64) + np.asarray(over[1]), np.maximum(exact - floor, 0))
+    for floor in np.float32([2.0**32, 2.0**33 + 64, 2.0**34]):
+        over = relative(totals, jnp.float32(1e6), jnp.asarray(floor))
+        assert_array_equal(over, np.maximum(exact, floor) - np.maximum(exact.min(), floor))
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------

@@ -170,13 +170,12 @@ def test_an_overflowing_target_adds_exactly_zero() -> None:
 
 
 @pytest.mark.parametrize("clip", [None, Clip(l2=1.0), Clip(l1=1.0), Clip(l2=(1.0, 1.0), blocks=(2, 1))])
-@pytest.mark.parametrize("product", [True, False])
 @pytest.mark.parametrize("count", [3, 60])
-def test_rows_and_weights_that_are_not_finite_add_exactly_zero(clip, product: bool, count: int) -> None:
+def test_rows_and_weights_that_are_not_finite_add_exactly_zero(clip, count: int) -> None:
     """Infinite features with weight zero, weights without a number, finite ones whose product overflows, huge ones."""
     rows = np.ones((count, 3), np.float32)
     weights = np.ones(count, np.float32)
-    clipped = jax.jit(partial(clipped_sum, product=product), static_argnums=1)
+    clipped = jax.jit(clipped_sum, static_argnums=1)
     clean = clipped(rows[2:], clip, weights[2:])
     for row, weight in (
         ([np.inf, 0, 0], 0),

@@ -18,6 +18,8 @@ from gossamer.net.node.agreement import prepared
 from tests import instances
 from tests.networks import make_member, run_all, samples_of, simulator_noise, zenoh_transports
 
+pytestmark = pytest.mark.unoptimized
+
 EXCHANGES = 200
 GOSSIPING = [name for name, entry in REGISTRY.items() if entry.network == "graph"]
 # Examples have large epsilons, for which the error of secure draws would need a larger delta.

@@ -26,6 +26,8 @@ from gossamer.privacy import Pure, SecureNoise
 from gossamer.problems import Block
 from tests.networks import Faults, Hub, Member, _run, make_member, run_all, until
 
+pytestmark = pytest.mark.unoptimized
+
 PROBLEM = problems.Logistic(3, feature_bound=1.0, domain=sets.L2Ball(2.0))
 SAMPLES = [(np.array([0.5, -0.25, 1.0], np.float32), 1)] * 400
 QUICK = Pace(deadline=0.3, patience=0.6, retry=0.02)

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special, stats
 
-from gossamer import ConfigurationError, FastNoise
+from gossamer import Budget, ConfigurationError, FastNoise, algorithms, problems, topology
 from gossamer.privacy import compiled, fast
-from gossamer.privacy.compiled import draw_at, words_at
+from gossamer.privacy.compiled import draws_from, places_at
 from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
 from gossamer.privacy.noise import LAWS, NoiseSpec, Scale
+from gossamer.privacy.words import Time
+from gossamer.simulation.plan import program_draws
 
 LAW = {
     "laplace": stats.laplace,
@@ -179,11 +181,11 @@ def test_the_rarest_words_give_finite_numbers_inside_the_law(law):
     assert_close(np.asarray(compiled._TRANSFORMS[law](jnp.asarray(words), out.shape[1])), out)
 
 
-def test_draws_are_those_of_the_first_release():
-    """A seed gives the same run in later versions: values from the first version, around the start of an era."""
+def test_draws_are_those_of_version_0_3():
+    """A seed gives the same run in later versions, also where the lower word of the time begins again."""
     known = {
-        "laplace": [[-0.94081283, -2.2915785, 3.0402839], [0.42915991, -0.31107077, 0.9923777]],
-        "gaussian": [[0.4765451, 1.4864058, -1.9458447], [-0.91593301, -1.0622627, -0.01257034]],
+        "laplace": [[0.110938452, 2.30994081, -0.400212824], [-2.10133314, -0.327887982, -0.156407878]],
+        "gaussian": [[-0.293373585, 1.32781565, 0.067701474], [0.275445253, -0.804377139, -1.62745488]],
     }
     for law, values in known.items():
         found = draws(law, seed=7, name="message", start=ERA - 1, stop=ERA + 1, shape=(3,), learners=1)
@@ -215,9 +217,15 @@ def test_unknown_law_is_refused():
 
 # Draws in compiled programs.
 
-compiled_words = jax.jit(words_at)
-rows_at = jax.jit(jax.vmap(draw_at, (None, 0)))
-STARTS = [0, 2**31 - 3, ERA + 12_345, 3 * ERA - 9, 2**61 + 2**33 - 9]
+
+@jax.jit
+def rows_of(recipe, start, rows):
+    """Draws of so many exchanges from `start` on, a pair of words: axes (row, learner, ...)."""
+    at = lambda t: draws_from(recipe, places_at(recipe, Time(*start).plus(t)))  # noqa: E731
+    return jax.vmap(at)(rows)
+
+
+STARTS = [0, 2**31 - 3, ERA + 12_345, 3 * ERA - 4, 2**61 + 2**33 - 4]
 
 
 def assert_close(found, expected):
@@ -228,37 +236,17 @@ def assert_close(found, expected):
 def recipe(law, shape, start, *, seed=5, scales=(1.0, 0.25), name="x"):
     spec = NoiseSpec(law, shape, used_in="speak")
     each = [Scale(scale) for scale in scales]
-    made = FastNoise(seed, compiled=True).recipe(name, spec, each, start, start + 9)
+    made = FastNoise(seed).recipe(name, spec, each)
     return made, FastNoise(seed).draw(name, spec, each, start, start + 9)
-
-
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize(("law", "size"), [("laplace", 1), ("gaussian", 7), ("l2-laplace", 10)])
-def test_compiled_words_are_the_hosts_to_the_last_bit(law, size, start):
-    made, _ = recipe(law, (size,), start)
-    count = compiled.words_per_draw(law, size)
-    sequences = FastNoise(5)._sequences(f"x/{law}", start // ERA, 2)
-    words = fast._splitmix(*sequences, start % ERA * count, 9 * count).reshape(2, 9, 2 * count)
-    for t in (0, 1, 8):
-        assert_array_equal(compiled_words(made, t), words[:, t])
-
-
-def test_compiled_words_carry_into_the_upper_half():
-    """A row so late that its place in the chunk, counted in words, needs more than 32 bits."""
-    spec = NoiseSpec("laplace", (5,), used_in="speak")
-    made = FastNoise(5, compiled=True).recipe("x", spec, [Scale(1.0)], 5, ERA)
-    late = 2**31 - 1
-    words = fast._splitmix(*FastNoise(5)._sequences("x/laplace", 0, 1), (5 + late) * 3, 3)
-    assert_array_equal(compiled_words(made, late), words)
-    assert_array_equal(np.asarray(compiled._upper(np.uint32(2**32 - 1), jnp.uint32(2**32 - 1))), 2**32 - 2)
 
 
 @every_law
 @pytest.mark.parametrize("shape", [(), (7,), (2, 56)])
 def test_compiled_draws_are_the_hosts_to_float32_rounding(law, shape):
+    """Also where a chunk goes over a multiple of 2^32, at which the lower word of the time begins again."""
     for start in STARTS:
         made, host = recipe(law, shape, start)
-        rows = rows_at(made, jnp.arange(9))
+        rows = rows_of(made, Time.of(start), jnp.arange(9, dtype=jnp.uint32)[:, None])
         assert rows.dtype == jnp.float32
         assert_close(np.moveaxis(np.asarray(rows), 0, 1), host)
 
@@ -268,30 +256,33 @@ def test_recipes_of_seeds_stack_and_run_in_a_loop_without_compiling_again(law):
     traces = []
 
     @jax.jit
-    def total(stacked, stop):
+    def total(stacked, start, stop):
         traces.append(law)
-        zero = jnp.zeros((2, 3, 2, 2), jnp.float32)
-        return jax.lax.fori_loop(0, stop, lambda t, acc: acc + jax.vmap(draw_at, (0, None))(stacked, t), zero)
+
+        def add(t, acc):
+            time = Time(*start).plus(t.astype(jnp.uint32))
+            return acc + jax.vmap(lambda one: draws_from(one, places_at(one, time)))(stacked)
+
+        return jax.lax.fori_loop(0, stop, add, jnp.zeros((2, 3, 2, 2), jnp.float32))
 
     for seeds, start, scale in (((1, 2), 0, 1.0), ((3, 2**63), ERA + 77, 0.5)):
         each = [recipe(law, (2, 2), start, seed=seed, scales=(scale, 1.0, 2.0)) for seed in seeds]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *(made for made, _ in each))
         host = np.stack([draw for _, draw in each])
-        assert_allclose(total(stacked, 5), host[:, :, :5].sum(2), rtol=2e-6, atol=2e-5)
+        assert_allclose(total(stacked, Time.of(start), 5), host[:, :, :5].sum(2), rtol=2e-6, atol=2e-5)
     assert len(traces) == 1
 
 
-def test_recipes_only_where_they_pay(monkeypatch):
-    spec = NoiseSpec("laplace", (2,), used_in="speak")
+def test_programs_draw_where_it_pays(monkeypatch):
+    def drawn(learners, **options):
+        options = {"budget": Budget(1.0), "clip": 1.0, "step": 0.1} | options
+        source = FastNoise(0, compiled=options.pop("compiled", None))
+        return program_draws(algorithms.pd_ogd(problems.Linear(10), topology.ring(learners), **options), [source])
 
-    def made(start=0, stop=10, **options):
-        return FastNoise(5, **options).recipe("x", spec, [Scale(1.0)], start, stop) is not None
-
-    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert not made()
-    assert made(compiled=True)
+    assert not drawn(16)
+    assert drawn(16, compiled=True)
+    assert drawn(10_000)
+    assert not drawn(10_000, compiled=False)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert made()
-    assert not made(compiled=False)
-    assert made(ERA - 10, ERA)
-    assert not made(ERA - 9, ERA + 1)
+    assert drawn(16)
+    assert not drawn(16, compiled=False)

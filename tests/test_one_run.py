@@ -29,6 +29,8 @@ from gossamer.privacy import FastNoise
 from tests.instances import QUIET
 from tests.test_audit import Halved, never
 
+pytestmark = pytest.mark.unoptimized
+
 # -- the bound ---------------------------------------------------------------------------------------------------------
 
 

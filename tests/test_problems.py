@@ -153,6 +153,10 @@ def test_parts_of_gradients_are_clipped_and_summed_by_themselves(make: Callable[
         found = part_sum(problem, decision, block, clip, places)
         expected = [*np.concatenate(clipped, axis=1).sum(axis=0), 0.0]
         np.testing.assert_allclose(found, expected, atol=1e-5 * rows, rtol=1e-4)
+    in_a_row = np.arange(problem.dim - 3, problem.dim, dtype=np.int32)
+    cut = partial(problem.clipped_data_gradient_sum, clip=Clip(l2=0.3), consecutive=True)
+    taken = part_sum(problem, decision, block, Clip(l2=0.3), in_a_row)
+    np.testing.assert_allclose(cut(decision, block, places=in_a_row), taken, atol=1e-6)
     block.x[0] = 3e38
     total = part_sum(make(), decision, block, Clip(l2=0.3), places)
     assert np.linalg.norm(np.asarray(total, float)) <= 0.3 * rows * (1 + 1e-5)

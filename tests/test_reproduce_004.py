@@ -180,6 +180,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
         clients, seeds = given[3], given[5]
         return {kind: [100.0 / clients + seed for seed in seeds] for kind in ("regret", "expected")}
 
+    monkeypatch.setattr(traffic, "POWERS", (1, 16, 256))  # each is an algorithm to be made
     monkeypatch.setattr(ExpertLab, "smooth", nothing)
     monkeypatch.setattr(experiments, "_regrets", regrets)
     monkeypatch.setattr(paper_004, "QUICK", TINY)

@@ -26,7 +26,7 @@ from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import engine
 from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.feeding import Feeder
-from gossamer.simulation.plan import chunk_length, chunks, cut_at_rows
+from gossamer.simulation.plan import Chunk, chunk_length, chunks, cut_at_rows
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut
 from gossamer.spec import keys_of, kind
@@ -240,12 +240,17 @@ def test_tally_adds_up_whatever_the_chunks(counts, every):
     tally, low = Tally(every), 0
     for count in counts:
         part = values[low : low + count]
-        tally.add(low, engine.Outputs(part, None, part[..., 0], {}), rows=3, steps=1, messages=2)
+        rows = range(low - low % every, low + count, every)  # the first from its beginning on
+        sums = np.array([values[row : min(row + every, low + count)].sum(axis=0) for row in rows])
+        chunk = Chunk(low, count, 0, count, 1, low)
+        figures = engine.Figures(sums, None, sums[..., 0])
+        tally.put(chunk, figures, {"messages": part}, samples=3, messages=np.full(count, 2))
         tally = Tally.restore(every, tally.arrays())
         low += count
     expected = [values[low : low + every].sum(axis=0) for low in range(0, total, every)]
     assert_allclose(tally.sums["loss"], expected, rtol=1e-12)
-    assert tally.sums["rows"].sum() == 3 * total
+    assert tally.sums["samples"].sum() == 3 * total
+    assert_array_equal(np.concatenate(tally.transcript["messages"]), values)
     assert tally.sums["messages"].sum() == 2 * total
 
 
@@ -302,7 +307,7 @@ def test_push_sum_reaches_the_average_on_changing_directed_networks(net):
 
 def test_functions_get_only_their_own_draws():
     specs = {"a": NoiseSpec("laplace", (1,), used_in="speak"), "b": NoiseSpec("laplace", (1,), used_in="learn")}
-    inputs = engine.Inputs(None, {"a": 1, "b": 2}, {}, {"step": 3}, None, {"a": 0, "b": 0}, {})
+    inputs = engine.Inputs(None, {"a": 1, "b": 2}, {}, {"step": 3}, None, None, {"a": 0, "b": 0}, {})
     assert engine.now_for("speak", specs, inputs).noise == {"a": 1}
     assert engine.now_for("decide", specs, inputs).noise == {}
 
@@ -642,7 +647,7 @@ def test_file_that_is_no_checkpoint_is_refused(content, tmp_path):
 @pytest.mark.parametrize(
     ("place", "test"),
     [
-        ("Tally._add", None),
+        ("Tally.put", None),
         ("Feeder.inputs", None),
         ("Algorithm.messages", None),
         ("checkpoint.write", None),
@@ -701,7 +706,7 @@ def test_checkpoint_survives_a_crash_while_it_is_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez", crash)
     with pytest.raises(KeyboardInterrupt):
-        checkpoints.write(path, {}, Progress(1, engine.World((), ()), Tally(1), Seen()))
+        checkpoints.write(path, {}, Progress(1, engine.World((), (), ()), Tally(1), Seen()))
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["c"]
 

@@ -1,7 +1,5 @@
 """Checks of settings that every layer shares."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from typing import Any, get_args

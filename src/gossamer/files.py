@@ -1,7 +1,5 @@
 """Files as confidential as the data: nobody but their owner may read them, not for a moment."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

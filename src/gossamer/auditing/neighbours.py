@@ -1,7 +1,5 @@
 """Whether two inputs are neighbours: what differs is one unit of privacy, neither more nor nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`gossamer audit`: every built-in attack on an algorithm or a mechanism, claim against measured bound."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, NamedTuple
 

@@ -1,7 +1,5 @@
 """`gossamer calibrate`: what noise an algorithm needs for a budget, tight against published side by side."""
 
-from __future__ import annotations
-
 import inspect
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The table of all commands; each is imported when it is run, so that `--version` and `--help` need not wait."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple

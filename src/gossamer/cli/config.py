@@ -3,8 +3,6 @@
 The keys of a section are the parameters of the functions that it calls, so there is no second schema to keep up.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 import tomllib

@@ -1,7 +1,5 @@
 """The command `gossamer demo`; `gossamer.cli.demo` is what it plays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Settings and results that are allowed and make little sense: each is one sentence for standard error."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 

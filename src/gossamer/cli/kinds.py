@@ -1,7 +1,5 @@
 """Where the samples of a file may come from: generators and data sets, and how they are spelled there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`gossamer ledger`: what nodes have spent, whether their ledgers are intact, and copies for others to read."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack

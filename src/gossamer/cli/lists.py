@@ -1,7 +1,5 @@
 """`gossamer algorithms` and `gossamer datasets`: what there is."""
 
-from __future__ import annotations
-
 from rich.console import Console
 
 from gossamer import data

@@ -1,7 +1,5 @@
 """`gossamer network init`, `gossamer network run` and `gossamer node`: learners in processes of their own."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

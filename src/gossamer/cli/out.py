@@ -1,7 +1,5 @@
 """Where a command writes: refused, before anything runs, where that cannot be done."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gossamer.errors import ConfigurationError

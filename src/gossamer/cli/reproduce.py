@@ -1,7 +1,5 @@
 """`gossamer reproduce`: the experiments of a paper again, with its claims checked."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """`gossamer run`: the simulation that a file describes."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Tables in the terminal: they wrap, and are never cut."""
 
-from __future__ import annotations
-
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding

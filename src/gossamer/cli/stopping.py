@@ -1,7 +1,5 @@
 """Ctrl-C: one line on standard error that says what was kept, and the exit status of shells for it."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 import typer

@@ -22,8 +22,6 @@ and how far one unit moves it. The rules:
 What no rule sees is listed as an assumption that nothing enforces, and the guarantee is heuristic.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from types import BuiltinFunctionType, FunctionType, MappingProxyType

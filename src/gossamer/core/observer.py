@@ -1,7 +1,5 @@
 """What an observer sees: exchanges are followed until nothing new is known, and whatever is seen must be clean."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

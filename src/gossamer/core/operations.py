@@ -1,7 +1,5 @@
 """How every operation of a program changes what is known of its values: the rules that `core.flow` lists."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The functions of a learner and a server as programs: traced with marks, for the shapes of one exchange."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass

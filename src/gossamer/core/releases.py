@@ -1,7 +1,5 @@
 """What clips, releases and declarations do to labels: the rules of `core.flow` for equations that Gossamer marked."""
 
-from __future__ import annotations
-
 import math
 
 import jax.numpy as jnp

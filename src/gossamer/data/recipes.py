@@ -1,7 +1,5 @@
 """The data sets that come from a file or from OpenML: what they look like and how they are prepared."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

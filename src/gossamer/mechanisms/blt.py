@@ -4,8 +4,6 @@ For horizons 2^0 to 2^30, by exponent, and for 1, 2, ... buffers: rates / scales
 products with it are exact, and as many digits here as tell it from its neighbours.
 """
 
-from __future__ import annotations
-
 import math
 import re
 

@@ -5,8 +5,6 @@ entries of an inverse. Then the matrix whose column norm is counted is, entry by
 rounding errors do not build up (docs/mechanisms.md).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from abc import ABC, abstractmethod

@@ -12,8 +12,6 @@ M^-1 = A^-1 A^-T is tridiagonal, and so is S^-2: all its eigenvectors cost the s
 cube. docs/mechanisms.md has the proof that the iteration converges near the solution.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

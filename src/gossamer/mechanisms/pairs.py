@@ -10,8 +10,6 @@ Nothing here is spoilt by a compiler that fuses a multiplication into the additi
 goes into a two-sum is exact, so that fused and separate give the same number.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -76,6 +74,20 @@ def round_pair(pair: Pair, spacing: jax.Array) -> jax.Array:
     """
     near = snap(pair[0], spacing)
     return near + snap((pair[0] - near) + pair[1], spacing)
+
+
+def first_largest(pair: Pair) -> jax.Array:
+    """The index of the largest of a vector of pairs, as int32; of several the lowest.
+
+    What argmax would say, in three plain minima and maxima: compilers make of argmax a loop over single numbers.
+
+    >>> int(first_largest((jnp.array([1.0, 2.0, 2.0, 2.0]), jnp.array([0.0, 0.0, 1e-9, 1e-9]))))
+    2
+    """
+    high, low = pair
+    low = jnp.where(high == jnp.max(high), low, -jnp.inf)
+    last = high.shape[0] - 1
+    return jnp.min(jnp.where(low == jnp.max(low), jnp.arange(last + 1, dtype=jnp.int32), last))
 
 
 def zeros(shape: tuple[int, ...]) -> jax.Array:

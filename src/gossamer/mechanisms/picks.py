@@ -1,7 +1,5 @@
 """Public randomness: draws that choose, and protect nothing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, DataError, PrivacyError
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, snap
-from gossamer.mechanisms.pairs import two_sum
+from gossamer.mechanisms.pairs import first_largest, two_sum
 from gossamer.privacy import Budget, Concentrated, Law, Loss, Pure, Sensitivity, accounting
 from gossamer.privacy.loss import BoundedRange
 from gossamer.spec import kind
@@ -228,9 +228,7 @@ def largest_sum(a: jax.Array, b: jax.Array) -> jax.Array:
     1
     """
     high, low = two_sum(a, b)
-    top = jnp.max(high)
-    index = jnp.argmax(jnp.where(high == top, low, -jnp.inf))
-    return jnp.where(jnp.isfinite(top), index, -1).astype(jnp.int32)
+    return jnp.where(jnp.isfinite(jnp.max(high)), first_largest((high, low)), -1)
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 How many rows count is a number, not a shape: one compiled program serves every prefix of the same rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What only networks need installed."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from gossamer.errors import ConfigurationError

@@ -1,7 +1,5 @@
 """Ledgers and exports of runs: opened, checked against their witnesses, every run once; earlier ones held still."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ A library's functions may differ in the last bit from one processor to the next,
 Errors are given in units of u = 2^-53, relative, to first order.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,12 +12,12 @@ from gossamer.checks import check_count
 from gossamer.privacy.compiled import Recipe, words_per_draw
 from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
 from gossamer.privacy.noise import Law, NoiseSpec, Scale
+from gossamer.privacy.words import Key, Place, Time, places, words
 from gossamer.spec import kind
 
 # Words are made in blocks of about this many, so that the passes over a block stay in the processor's cache.
 _BLOCK_WORDS = 2**15
-# So many exchanges share a sequence: its 64-bit counter never overflows, and exchange numbers may go up to 2^63.
-_ERA = 2**32
+_BLOCK_PLACES = 2**14
 
 
 @kind("noise", "fast")
@@ -27,14 +25,13 @@ _ERA = 2**32
 class FastNoise:
     """Fast noise for simulation: a function of (seed, name, learner, exchange), whatever the chunking.
 
-    Counter-based: every learner has its own SplitMix64 sequence (Steele, Lea and Flood 2014), and an exchange has its
-    own place in it. It is not cryptographic, and floating-point noise leaks (docs/noise.md): guarantees of runs that
-    use it read "as if run with secure noise".
+    Counter-based: a hash of its place (`words.py`). It is not cryptographic, and floating-point noise leaks
+    (docs/noise.md): guarantees of runs that use it read "as if run with secure noise".
 
     Attributes:
         seed: of all its draws.
-        compiled: whether programs draw on their own from a `recipe`; None: exactly on accelerators. A CPU draws faster
-            on the host, beside the program.
+        compiled: whether programs draw on their own from a `recipe`, or the host draws beside them; None: whichever is
+            faster. On an accelerator programs draw, on a CPU they do where a draw of all learners is large.
 
     >>> noise, spec = FastNoise(seed=7), NoiseSpec("laplace", (2,), used_in="speak")
     >>> whole = noise.draw("message", spec, [Scale(0.5)] * 3, start=0, stop=100)
@@ -51,83 +48,37 @@ class FastNoise:
 
     def draw(self, name: str, spec: NoiseSpec, scales: Sequence[Scale], start: int, stop: int) -> NDArray[np.float32]:
         """Draws of exchanges `start` to `stop`, one scale per learner: axes (learner, exchange, *spec.shape)."""
-        learners = len(scales)
         values = np.array([scale.value for scale in scales], np.float32)
-        out = _aligned((learners, stop - start, spec.size))
-        for era in range(start // _ERA, -(-stop // _ERA)):
-            sequences = self._sequences(f"{name}/{spec.law}", era, learners)
-            low, high = max(start, era * _ERA), min(stop, (era + 1) * _ERA)
-            _fill(spec.law, sequences, values, low - era * _ERA, out[:, low - start : high - start])
-        return out.reshape(learners, stop - start, *spec.shape)
+        out = _aligned((len(scales), stop - start, spec.size))
+        _fill(spec.law, self._key(name, spec), values, start, out)
+        return out.reshape(len(scales), stop - start, *spec.shape)
 
-    @property
-    def in_program(self) -> bool:
-        """Whether programs draw on their own."""
-        return jax.default_backend() != "cpu" if self.compiled is None else self.compiled
-
-    def recipe(self, name: str, spec: NoiseSpec, scales: Sequence[Scale], start: int, stop: int) -> Recipe | None:
-        """The same draws for a compiled program, which makes them by `draw_at`; None: use `draw`.
-
-        That is so where the program runs on a CPU (unless `compiled` says otherwise), on which host draws are faster,
-        and for the one chunk in 2^32 exchanges at whose middle a new sequence begins.
+    def recipe(self, name: str, spec: NoiseSpec, scales: Sequence[Scale]) -> Recipe:
+        """The same draws for a compiled program, which makes them by `draws_from`.
 
         >>> spec = NoiseSpec("laplace", (2,), used_in="speak")
-        >>> FastNoise(seed=7, compiled=True).recipe("message", spec, [Scale(0.5)] * 3, start=0, stop=100).law
+        >>> FastNoise(seed=7).recipe("message", spec, [Scale(0.5)] * 3).law
         'laplace'
-        >>> FastNoise(seed=7, compiled=False).recipe("message", spec, [Scale(0.5)] * 3, start=0, stop=100) is None
-        True
         """
-        era = start // _ERA
-        if not self.in_program or stop > (era + 1) * _ERA:
-            return None
-        sequences = self._sequences(f"{name}/{spec.law}", era, len(scales))
-        return Recipe.of(spec, sequences, scales, start - era * _ERA)
+        return Recipe.of(self._key(name, spec), spec, scales)
 
-    def _sequences(self, name: str, era: int, learners: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Origin and odd stride of every learner's sequence."""
-        digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-        words = np.array([self.seed, digest, era], np.uint64).view(np.uint32)
-        states = np.random.SeedSequence(words.tolist()).generate_state(2 * learners, np.uint64).astype(np.uint64)
-        origins, strides = states.reshape(learners, 2).T
-        strides = strides | np.uint64(1)
-        # Strides with few changes from bit to bit make a weak sequence; SplitMix64 flips every other bit of those.
-        weak = np.bitwise_count(strides ^ (strides >> np.uint64(1))) < 24
-        return origins, np.where(weak, strides ^ np.uint64(0xAAAAAAAAAAAAAAAA), strides)
+    def _key(self, name: str, spec: NoiseSpec) -> Key:
+        return Key.of(self.seed, f"{name}/{spec.law}")
 
 
-def _fill(
-    law: Law,
-    sequences: tuple[NDArray[np.uint64], NDArray[np.uint64]],
-    scales: NDArray[np.float32],
-    start: int,
-    out: NDArray[np.float32],
-) -> None:
-    """Fill `out` (learner, exchange, value) from the exchange `start` of an era on, block by block."""
+def _fill(law: Law, key: Key, scales: NDArray[np.float32], start: int, out: NDArray[np.float32]) -> None:
+    """Fill `out` (learner, exchange, value) from the exchange `start` on, block by block."""
     learners, exchanges, size = out.shape
     width = words_per_draw(law, size)
-    rows = max(1, _BLOCK_WORDS // max(1, width * exchanges))
-    span = max(1, _BLOCK_WORDS // max(1, width * rows))
-    for i in range(0, learners, rows):
-        origins, strides = (each[i : i + rows] for each in sequences)
-        for low in range(0, exchanges, span):
-            block = out[i : i + rows, low : low + span]
-            words = _splitmix(origins, strides, (start + low) * width, block.shape[1] * width)
-            _TRANSFORMS[law](words.reshape(*block.shape[:2], 2 * width), block)
-            block *= scales[i : i + rows, None, None]
-
-
-def _splitmix(origins: NDArray[np.uint64], strides: NDArray[np.uint64], start: int, count: int) -> NDArray[np.uint32]:
-    """Words start, ..., start+count-1 of every sequence, as pairs of 32-bit words: axes (sequence, word)."""
-    counters = np.uint64(start) + np.arange(1, count + 1, dtype=np.uint64)
-    z = counters * strides[:, None]
-    z += origins[:, None]
-    shifted = z >> np.uint64(30)
-    z ^= shifted
-    z *= np.uint64(0xBF58476D1CE4E5B9)
-    z ^= np.right_shift(z, np.uint64(27), out=shifted)
-    z *= np.uint64(0x94D049BB133111EB)
-    z ^= np.right_shift(z, np.uint64(31), out=shifted)
-    return z.view(np.uint32)
+    flat = out.reshape(learners * exchanges, size)
+    rows = max(1, _BLOCK_WORDS // max(1, width))
+    for low in range(0, len(flat), _BLOCK_PLACES):
+        learner, later = np.divmod(np.arange(low, min(low + _BLOCK_PLACES, len(flat))), exchanges)
+        at = places(key, learner.astype(np.uint32), Time.of(start + later))
+        for i in range(0, len(learner), rows):
+            block = flat[low + i : low + min(i + rows, len(learner))]
+            _TRANSFORMS[law](words(Place(at.u[i : i + rows], at.v[i : i + rows]), width), block)
+            block *= scales[learner[i : i + rows], None]
 
 
 # Numpy's own samplers reject, one value at a time. These transform whole arrays with vectorised logarithms and cosines,

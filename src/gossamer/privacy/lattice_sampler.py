@@ -15,8 +15,6 @@ T' takes additions, multiplications and divisions only, so it is the same on eve
 that its error is at most 2^-49 on average.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

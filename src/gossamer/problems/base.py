@@ -112,7 +112,13 @@ class Problem(ABC):
         return gradient + rows * self.l2 * decision if self.l2 else gradient
 
     def clipped_data_gradient_sum(
-        self, decision: jax.Array, block: Block, clip: float | Clip | None, places: jax.Array | None = None
+        self,
+        decision: jax.Array,
+        block: Block,
+        clip: float | Clip | None,
+        places: jax.Array | None = None,
+        *,
+        consecutive: bool = False,
     ) -> jax.Array:
         """The sum over rows of the data term's gradients, each clipped, without l2: what a mechanism releases.
 
@@ -120,7 +126,8 @@ class Problem(ABC):
         twice the clip, whatever numbers it holds. `Clip.sensitivity` says so in numbers, and `clipped_sum` does it.
 
         With `places`, an array of coordinates, only these parts of the gradients are taken, clipped and summed; a place
-        outside the decision stands for nothing, and holds 0.
+        outside the decision stands for nothing, and holds 0. Places that follow one another, none of them outside, are
+        `consecutive`: these may be cut out of the features in one piece.
         """
         clip = check_clip(clip)
         self._require_shapes(decision, block, places)
@@ -130,7 +137,7 @@ class Problem(ABC):
         def summed(decision: jax.Array, x: jax.Array, y: jax.Array, *places: jax.Array) -> jax.Array:
             block, kind = Block(x, y), type(self)  # what the class does, whatever was put into this object
             if places:
-                return kind._clipped_part_sum(self, decision, block, clip, *places)
+                return kind._clipped_part_sum(self, decision, block, clip, *places, consecutive=consecutive)
             return kind._clipped_data_gradient_sum(self, decision, block, clip)
 
         given = (decision, *block, *(() if places is None else (places,)))
@@ -196,9 +203,11 @@ class Problem(ABC):
     @abstractmethod
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array: ...
 
-    def _clipped_part_sum(self, decision: jax.Array, block: Block, clip: Clip | None, places: jax.Array) -> jax.Array:
+    def _clipped_part_sum(
+        self, decision: jax.Array, block: Block, clip: Clip | None, places: jax.Array, *, consecutive: bool
+    ) -> jax.Array:
         """The sum over rows of these coordinates of the gradients, each clipped, (places,)."""
-        return clipped_sum(self._row_gradients(decision, block, places), clip, product=False)
+        return clipped_sum(self._row_gradients(decision, block, places), clip)
 
     @abstractmethod
     def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:

@@ -39,10 +39,12 @@ class ScalarLink(Problem):
         x = self._arrived(block.x)
         return clipped_sum(x, clip, self._slope(self._scores(decision, x), block.y))
 
-    def _clipped_part_sum(self, decision: jax.Array, block: Block, clip: Clip | None, places: jax.Array) -> jax.Array:
+    def _clipped_part_sum(
+        self, decision: jax.Array, block: Block, clip: Clip | None, places: jax.Array, *, consecutive: bool
+    ) -> jax.Array:
         x = self._arrived(block.x)
         slopes = self._slope(self._scores(decision, x, common=True), block.y)
-        return clipped_sum(_columns(x, places), clip, slopes, product=False)
+        return clipped_sum(_columns(x, places, consecutive), clip, slopes)
 
     def _row_gradients(self, decision: jax.Array, block: Block, places: jax.Array) -> jax.Array:
         x = self._arrived(block.x)
@@ -63,8 +65,10 @@ class ScalarLink(Problem):
         """The derivative of the loss in the score."""
 
 
-def _columns(x: jax.Array, places: jax.Array) -> jax.Array:
-    """These columns; zeros for places outside."""
+def _columns(x: jax.Array, places: jax.Array, consecutive: bool = False) -> jax.Array:
+    """These columns; zeros for places outside. Consecutive ones are read row by row, others number by number."""
+    if consecutive:
+        return jax.lax.dynamic_slice_in_dim(x, places[0], places.shape[0], axis=1)
     return jnp.take(x, places, axis=1, mode="fill", fill_value=0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -34,18 +34,22 @@ def row_norms(x: jax.Array, order: Literal[1, 2] = 2) -> jax.Array:
 
 
 def _sum_last(x: jax.Array) -> jax.Array:
-    """The sums of rows in the groups of `norm_group`."""
+    """The sums of rows in the groups of `norm_group`; what is left after the last whole one is a group of its own."""
     length, group = x.shape[1], norm_group(x.shape[1])
     if group == length or not length:
         return jnp.sum(x, axis=1)
-    padded = jnp.pad(x, [(0, 0), (0, -length % group)])
-    sums = jnp.sum(padded.reshape(x.shape[0], -1, group), axis=2)
-    return jnp.sum(_written_down(sums), axis=1)
+    whole = length - length % group
+    sums = jnp.sum(x[:, :whole].reshape(x.shape[0], -1, group), axis=2)
+    if whole == length:
+        return jnp.sum(_written_down(sums), axis=1)
+    sums, rest = _written_down((sums, jnp.sum(x[:, whole:], axis=1)))
+    total: jax.Array = jnp.sum(sums, axis=1) + rest
+    return total
 
 
-def _written_down(sums: jax.Array) -> jax.Array:
+def _written_down(sums: Any) -> Any:
     """Without the barrier a compiler, as a GPU's does, makes one long sum of sums of sums."""
-    return jax.lax.optimization_barrier(sums)  # type: ignore[no-any-return, no-untyped-call]
+    return jax.lax.optimization_barrier(sums)  # type: ignore[no-untyped-call]
 
 
 def arrived(x: jax.Array, bound: float | None) -> jax.Array:
@@ -65,9 +69,7 @@ def arrived(x: jax.Array, bound: float | None) -> jax.Array:
     return jnp.where(kept, x * factors, 0)
 
 
-def clipped_sum(
-    x: jax.Array, clip: Clip | None, weights: jax.Array | None = None, *, product: bool = True
-) -> jax.Array:
+def clipped_sum(x: jax.Array, clip: Clip | None, weights: jax.Array | None = None) -> jax.Array:
     """The sum of gradients, each clipped, block by block: what every problem's sums go through.
 
     A gradient that is not finite, or whose norm is not, adds exactly zero, and so does one too long to be scaled down
@@ -78,7 +80,6 @@ def clipped_sum(
         clip: the bounds; None for none.
         weights: of the rows, (rows,); or (classes, rows), for gradients that are outer products of weights and rows,
             and a sum (classes, features).
-        product: whether a matrix product sums, as in `weighted_sum`.
 
     >>> rows = jnp.array([[3.0, 4.0], [jnp.nan, 0.0], [3e38, 3e38]])
     >>> clipped_sum(rows, Clip(l2=1.0)).round(3).tolist()
@@ -88,7 +89,7 @@ def clipped_sum(
     if clip is None:
         largest = jnp.max(jnp.abs(jnp.atleast_2d(weights)), axis=0)
         finite = jnp.isfinite(largest[:, None] * x).all(axis=1)
-        return weighted_sum(*_where(finite, weights, x), product=product)
+        return weighted_sum(*_where(finite, weights, x))
     parts = clip.parts(x.shape[1])
     sizes = row_norms(weights.T, clip.order) if weights.ndim > 1 else jnp.abs(weights)
     lengths = [sizes * row_norms(x[:, part], clip.order) for part, _ in parts]
@@ -96,15 +97,18 @@ def clipped_sum(
     weights, x = _where(finite, weights, x)
     factors = [_factors(length, finite, bound) for length, (_, bound) in zip(lengths, parts, strict=True)]
     sums = [
-        weighted_sum(_normal(weights * _beside(weights, factor)), x[:, part], product=product)
+        weighted_sum(_normal(weights * _beside(weights, factor)), x[:, part])
         for factor, (part, _) in zip(factors, parts, strict=True)
     ]
     return jnp.concatenate(sums, axis=-1) if len(sums) > 1 else sums[0]
 
 
 def _where(kept: jax.Array, weights: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Zero weights and rows where a row is not kept: both, because zero times what is not finite is not zero."""
-    return jnp.where(_beside(weights, kept), weights, 0), jnp.where(kept[:, None], x, 0)
+    """Zero weights where a row is not kept, and zeros for entries that are not finite: zero times them is not zero.
+
+    Entries by themselves, and not whole rows: a compiler would find out for every entry anew whether its row is kept.
+    """
+    return jnp.where(_beside(weights, kept), weights, 0), jnp.where(jnp.isfinite(x), x, 0)
 
 
 def _beside(weights: jax.Array, rows: jax.Array) -> jax.Array:
@@ -122,29 +126,27 @@ def _normal(x: jax.Array) -> jax.Array:
     return jnp.where((x != 0) & (jnp.abs(x) < float(np.finfo(x.dtype).tiny)), 0, x)
 
 
-def weighted_sum(weights: jax.Array, x: jax.Array, *, product: bool = True) -> jax.Array:
+def weighted_sum(weights: jax.Array, x: jax.Array) -> jax.Array:
     """The sum of weights times rows; (classes, rows) weights give one sum per class.
 
     At full precision also where a GPU would multiply in fewer bits: clipped rows must stay clipped. Rows are summed in
-    groups first, and then the sums of the groups, so that few roundings add up: `Clip.sensitivity` counts them.
-
-    Args:
-        weights: of the rows.
-        x: the rows.
-        product: whether by matrix products. A small product for every learner takes XLA many times as long as a sum.
+    groups first, and then the sums of the groups, so that few roundings add up: `Clip.sensitivity` counts them. The
+    rows after the last whole group are one of their own: padding would copy all of them.
 
     >>> weighted_sum(jnp.array([1.0, 2.0]), jnp.array([[1.0, 0.0], [1.0, 1.0]])).tolist()
     [3.0, 2.0]
     """
     rows, group = x.shape[0], summation_group(x.shape[0])
     if group == rows or not rows:
-        return _precise("...r,rd->...d", weights, x) if product else jnp.sum(weights[:, None] * x, axis=0)
-    missing = -rows % group
-    weights = jnp.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, missing)])
-    weights = weights.reshape(*weights.shape[:-1], -1, group)
-    x = jnp.pad(x, [(0, missing), (0, 0)]).reshape(-1, group, x.shape[1])
-    sums = _precise("...gr,grd->...gd", weights, x) if product else jnp.sum(weights[:, :, None] * x, axis=1)
-    return jnp.sum(_written_down(sums), axis=-2)
+        return _precise("...r,rd->...d", weights, x)
+    whole = rows - rows % group
+    grouped = weights[..., :whole].reshape(*weights.shape[:-1], -1, group)
+    sums = _precise("...gr,grd->...gd", grouped, x[:whole].reshape(-1, group, x.shape[1]))
+    if whole == rows:
+        return jnp.sum(_written_down(sums), axis=-2)
+    sums, rest = _written_down((sums, _precise("...r,rd->...d", weights[..., whole:], x[whole:])))
+    total: jax.Array = jnp.sum(sums, axis=-2) + rest
+    return total
 
 
 _precise = functools.partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)

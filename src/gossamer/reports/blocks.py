@@ -1,7 +1,5 @@
 """The blocks of all pages: texts, tables that scroll, figures side by side or one below the other, legends."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from html import escape

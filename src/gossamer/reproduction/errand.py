@@ -1,7 +1,5 @@
 """The runs of a paper without the report, for machines that have an accelerator and no plotly."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence

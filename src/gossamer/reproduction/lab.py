@@ -1,7 +1,5 @@
 """What the experiments of all papers share: cells of simulated algorithms, found by all that they depend on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps

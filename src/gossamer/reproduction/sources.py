@@ -1,7 +1,5 @@
 """The data of the papers: from files, or small data of scikit-learn in their place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -88,6 +88,7 @@ def identity(feeder: Feeder, program: Program, seeds: list[int], held_out: HeldO
     return {
         "algorithm": feeder.algorithm.spec(),
         "stream": feeder.stream.description,
+        "records": feeder.stream.fingerprint(),
         "seeds": seeds,
         "measure": program.measure,
         "record": list(program.record),
@@ -129,7 +130,7 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None, 
     wanted = identity | {"every": facts["every"] if every is None else every}
     if apart := difference(wanted, {key: facts.get(key) for key in wanted}):
         key, value, there = apart
-        secret = key in ("seeds", "keys")  # with messages they are the raw data
+        secret = key in ("seeds", "keys", "records")  # with messages they are the raw data, or they say nothing
         given, stored = ("others", "those") if secret else (value, f"{there!r}, as")
         hint = "name another file, or remove this one"
         raise ConfigurationError(f"checkpoint ({key})", given, f"{stored} in {path}", hint)

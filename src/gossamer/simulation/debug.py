@@ -14,6 +14,7 @@ from gossamer.simulation.engine import (
     Outputs,
     Program,
     World,
+    add_up,
     at,
     flatten_rows,
     now_for,
@@ -27,10 +28,11 @@ _inputs_at = jax.jit(at)  # nobody steps through how noise is drawn, which is mo
 
 
 def run_chunk(
-    program: Program, constant: Any, worlds: World, inputs: Inputs, first: int, stop: int
+    program: Program, constant: Any, worlds: World, inputs: Inputs, first: int, stop: int, rows: int | None = None
 ) -> tuple[World, Outputs]:
     """What `engine.run_chunk` does, exchange by exchange and learner by learner."""
     shown: list[Outputs] = []
+    added = [jnp.zeros_like(worlds.row)] * (rows or len(inputs.rows.number))
     seeds = range(jax.tree.leaves(worlds)[0].shape[0])
     for t in range(first, stop):
         inputs_t = _inputs_at(inputs, t)
@@ -38,7 +40,9 @@ def run_chunk(
             each = [exchange(program, constant, _pick(worlds, s), _for_seed(inputs_t, s)) for s in seeds]
             worlds = _stack([world for world, _ in each])
             shown.append(_stack([outputs for _, outputs in each]))
-    return worlds, _stack([shown[0]] * first + shown)  # rows before `first` are not looked at
+        added[int(inputs_t.rows.number)] = worlds.row
+    transcript = _stack([shown[0]] * first + shown).transcript  # exchanges before `first` are not looked at
+    return worlds, Outputs(jnp.stack(added), transcript)
 
 
 def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> tuple[World, Outputs]:
@@ -65,9 +69,8 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     ]
     decisions = jnp.stack(played)
     transcript = {"decisions": decisions, "messages": spoken(everything), "broadcasts": heard}
-    shown = observe(program, decisions, inputs.block)
-    kept = {name: transcript[name] for name in program.record}
-    return World(_stack(listened), server), shown._replace(transcript=kept)
+    row = add_up(world.row, observe(program, decisions, inputs.block), inputs.rows.begins)
+    return World(_stack(listened), server, row), Outputs(row, {name: transcript[name] for name in program.record})
 
 
 def _block_of(program: Program, block: Block, i: int) -> Block:

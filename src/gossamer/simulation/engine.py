@@ -15,14 +15,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Learner, Message, Now, Server, State
 from gossamer.privacy import NoiseSpec
-from gossamer.privacy.compiled import Recipe, draw_at
+from gossamer.privacy.compiled import Recipe, draws_from, places_at
+from gossamer.privacy.words import Key, Place, Time, permuted, places
 from gossamer.problems import Block, Problem
+from gossamer.streams import Feed
 from gossamer.topology import Mixing, spoken
 
 Measure = Literal["global", "local", "joint"]
+
+SAMPLED = 1024
+"""With more learners, the disagreement is estimated on a sample of so many."""
+
+_UNROLL = 4  # exchanges that an accelerator starts at once where it knows how many there are
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,20 @@ class Program:
     def own_samples(self) -> bool:
         """Whether a decision is measured on the samples of its own learner, and not on all."""
         return self.measure == "local" and not self.shared
+
+    @property
+    def figures(self) -> int:
+        """How many numbers a row adds up: see `Figures`."""
+        decisions = 1 if self.measure == "joint" else self.learners
+        return decisions * (2 if self.problem.classifies else 1) + 1
+
+    def shown(self, seeds: int, every: int) -> int:
+        """About how many numbers come out of an exchange: a share of a row, and the transcript."""
+        return seeds * (-(-2 * self.figures // every) + len(self.record) * self.learners * self.problem.dim)
+
+    def measured(self, steps: int, width: int) -> int:
+        """On how many samples each decision is measured in an exchange of so many steps of so many samples."""
+        return steps if self.own_samples else steps * width
 
     @classmethod
     def of(
@@ -67,63 +89,127 @@ class Inputs(NamedTuple):
     """What the host supplies for a chunk of C exchanges, or, sliced, for one of them.
 
     Attributes:
-        block: samples, axes (C, block, learner or batch, ...).
-        noise: the learners' draws by name, axes (seed, learner, C, ...), or recipes for drawing them here.
-        server_noise: the server's draws by name, axes (seed, 1, C, ...), or recipes.
+        block: samples, axes (C, block, learner or batch, ...), or where the program reads them by itself.
+        noise: the learners' draws by name, axes (seed, learner, C, ...), or how to draw them here.
+        server_noise: the server's draws by name, axes (seed, 1, C, ...), or how to draw them here.
         public: schedules by name, axis (C,).
         varying: the part of the mixing weights that changes from exchange to exchange, leading axis C; in a
             federation who takes part, axes (C, learner), or nothing where everybody does.
+        rows: which row of the result an exchange belongs to, axis (C,).
         grid: the lattice of the learners' draws by name, axis (learner,): the same at every exchange.
         server_grid: that of the server's draws, axis (1,).
     """
 
-    block: Block
+    block: Any
     noise: Mapping[str, Any]
     server_noise: Mapping[str, Any]
     public: Mapping[str, Any]
     varying: Any
+    rows: Rows
     grid: Mapping[str, Any]
     server_grid: Mapping[str, Any]
 
 
+class Rows(NamedTuple):
+    """Rows of a chunk's result: the number of the row that an exchange belongs to, and whether it begins the row."""
+
+    number: Any
+    begins: Any
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["feed", "first"], meta_fields=["steps"])
+@dataclass(frozen=True, eq=False)
+class Fed:
+    """A feed of samples, the first step of a chunk, and how many steps each of its exchanges plays."""
+
+    feed: Feed
+    first: Any
+    steps: int
+
+    def ahead(self, t: jax.Array | int) -> Any:
+        """What is computed before the samples of one exchange."""
+        return self.feed.ahead(self.first + jnp.asarray(t, jnp.uint32) * jnp.uint32(self.steps), self.steps)
+
+    def samples(self, ahead: Any) -> Block:
+        """The samples."""
+        return self.feed.samples(ahead)
+
+
+class Drawn(NamedTuple):
+    """Recipes for the draws of all seeds, and the first exchange of a chunk."""
+
+    recipes: Recipe
+    first: Time
+
+    def ahead(self, t: jax.Array | int) -> Place:
+        """What is computed before the draws of one exchange, axes (seed, learner)."""
+        exchange = self.first.plus(jnp.asarray(t, jnp.uint32))
+        found: Place = jax.vmap(places_at, (0, None))(self.recipes, exchange)
+        return found
+
+    def draws(self, ahead: Place) -> jax.Array:
+        """The draws, axes (seed, learner, ...)."""
+        made: jax.Array = jax.vmap(draws_from)(self.recipes, ahead)
+        return made
+
+
 class World(NamedTuple):
-    """The states of all learners (leading axis: learner) and of the server."""
+    """The states of all learners (leading axis: learner) and of the server, and what the row so far adds up to."""
 
     learners: State
     server: State
+    row: jax.Array
 
 
 class Outputs(NamedTuple):
-    """What one exchange shows: sums over the block's rows, and the transcript that was asked for."""
+    """What one exchange shows: what its row adds up to with it, and the transcript that was asked for."""
 
-    loss: jax.Array
-    correct: jax.Array | None
-    disagreement: jax.Array
+    row: jax.Array
     transcript: Mapping[str, Any]
 
 
-def at(inputs: Inputs, t: jax.Array | int) -> Inputs:
-    """The inputs of one exchange of the chunk."""
-    first = partial(jax.tree.map, lambda leaf: leaf[t])
+class Ahead(NamedTuple):
+    """What a program computes an exchange ahead, of samples and draws that it makes by itself; else nothing."""
+
+    block: Any
+    noise: Mapping[str, Place]
+    server_noise: Mapping[str, Place]
+
+
+def ahead(inputs: Inputs, t: jax.Array | int) -> Ahead:
+    """For one exchange of the chunk."""
+
+    def places(noise: Mapping[str, Any]) -> dict[str, Place]:
+        return {name: draws.ahead(t) for name, draws in noise.items() if isinstance(draws, Drawn)}
+
+    block = inputs.block.ahead(t) if isinstance(inputs.block, Fed) else ()
+    return Ahead(block, places(inputs.noise), places(inputs.server_noise))
+
+
+def at(inputs: Inputs, t: jax.Array | int, known: Ahead | None = None) -> Inputs:
+    """The inputs of one exchange of the chunk; `known`: what was computed ahead."""
+    known = ahead(inputs, t) if known is None else known
+    here = partial(jax.tree.map, lambda leaf: leaf[t])
+
+    def draws(noise: Mapping[str, Any], places: Mapping[str, Place]) -> dict[str, jax.Array]:
+        """Axes (seed, learner, ...): taken from the chunk's, or made now."""
+        return {
+            name: each.draws(places[name])
+            if isinstance(each, Drawn)
+            else lax.dynamic_index_in_dim(each, t, 2, keepdims=False)
+            for name, each in noise.items()
+        }
+
     return Inputs(
-        first(inputs.block),
-        {name: draws_at(draws, t) for name, draws in inputs.noise.items()},
-        {name: draws_at(draws, t) for name, draws in inputs.server_noise.items()},
-        first(inputs.public),
-        first(inputs.varying),
+        inputs.block.samples(known.block) if isinstance(inputs.block, Fed) else here(inputs.block),
+        draws(inputs.noise, known.noise),
+        draws(inputs.server_noise, known.server_noise),
+        here(inputs.public),
+        here(inputs.varying),
+        here(inputs.rows),
         inputs.grid,
         inputs.server_grid,
     )
-
-
-def draws_at(draws: Any, t: jax.Array | int) -> jax.Array:
-    """One name's draws of one exchange, axes (seed, learner, ...): taken from the chunk's, or made now."""
-    here: jax.Array = (
-        jax.vmap(draw_at, (0, None))(draws, t)
-        if isinstance(draws, Recipe)
-        else lax.dynamic_index_in_dim(draws, t, 2, keepdims=False)
-    )
-    return here
 
 
 def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> Now:
@@ -140,7 +226,7 @@ PER_LEARNER = Now(public=None, noise=0, grid=0)  # type: ignore[arg-type]  # in_
 def start(program: Program) -> World:
     """The states before the first exchange."""
     learners = jax.vmap(program.learner.init)(jnp.arange(program.learners))
-    return World(learners, program.server.init() if program.server else ())
+    return World(learners, program.server.init() if program.server else (), jnp.zeros((2, program.figures)))
 
 
 def start_many(program: Program, copies: int) -> World:
@@ -174,10 +260,9 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     messages, said = without_absent(program, inputs, world.learners, messages, said)
     heard, server, heard_axis = transmit(program, constant, world.server, messages, inputs)
     listened = jax.vmap(learner.listen, (0, heard_axis))(said, heard)
-    shown = observe(program, played, inputs.block)
+    row = add_up(world.row, observe(program, played, inputs.block), inputs.rows.begins)
     transcript = {"decisions": played, "messages": spoken(messages), "broadcasts": heard}
-    kept = {name: transcript[name] for name in program.record}
-    return World(listened, server), shown._replace(transcript=kept)
+    return World(listened, server, row), Outputs(row, {name: transcript[name] for name in program.record})
 
 
 def without_absent(
@@ -220,6 +305,7 @@ def first_messages(program: Program, public: Sequence[str]) -> tuple[Message, Me
         zeros(theirs, 1),
         {name: jnp.ones(()) for name in public},
         (),
+        Rows(0, True),
         {},
         {},
     )
@@ -233,11 +319,9 @@ def flatten_rows(block: Block) -> Block:
     return Block(*(leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]) for leaf in block))
 
 
-def observe(program: Program, played: jax.Array, block: Block) -> Outputs:
-    """Losses and correct predictions summed over the rows that each decision is measured on, and the disagreement."""
-    centred = played - jnp.mean(played, axis=0, keepdims=True)
-    # Sums of squares by learner, and not one product: that would write all of `centred` down first.
-    disagreement = jnp.sum(jnp.sum(jnp.square(centred), axis=1)) / len(played)
+def observe(program: Program, played: jax.Array, block: Block) -> jax.Array:
+    """What a run adds up of an exchange, one flat array: see `Figures`."""
+    disagreement = _disagreement(program, played)
     if program.measure == "joint":
         played = played[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
     rows = block if program.own_samples else flatten_rows(block)
@@ -245,51 +329,138 @@ def observe(program: Program, played: jax.Array, block: Block) -> Outputs:
     def total(values: Any) -> jax.Array:
         return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, 1 if program.own_samples else None))(played, rows)
 
-    correct = total(program.problem.correct) if program.problem.classifies else None
-    return Outputs(total(program.problem.losses), correct, disagreement, {})
+    correct = [total(program.problem.correct)] if program.problem.classifies else []
+    return jnp.concatenate([total(program.problem.losses), *correct, disagreement[None]])
 
 
-def measured(program: Program, block: Block) -> int:
-    """How many samples each decision is measured on in one exchange; axes (exchange, step, learner or batch, ...)."""
-    steps, rows = block.x.shape[1:3]
-    return int(steps if program.own_samples else steps * rows)
+def _disagreement(program: Program, played: jax.Array) -> jax.Array:
+    """The mean squared distance from the mean decision: of all learners, or estimated, without bias, on a sample."""
+    some, scale = played, 1 / len(played)
+    if program.learners > SAMPLED:
+        some = played[sample_of(program.learners, SAMPLED)]
+        scale = (1 - 1 / program.learners) / (SAMPLED - 1)
+    centred = some - jnp.mean(some, axis=0, keepdims=True)
+    # Sums of squares by learner, and not one product: that would write all of `centred` down first.
+    return jnp.sum(jnp.sum(jnp.square(centred), axis=1)) * np.float32(scale)
+
+
+def sample_of(learners: int, size: int) -> NDArray[np.uint32]:
+    """The numbers of a random sample of the learners, the same in every run.
+
+    >>> len(set(sample_of(5000, 1024).tolist()))
+    1024
+    """
+    at = places(Key.of(0, "sample of learners"), np.zeros(1, np.uint32), Time.of(0))
+    chosen: NDArray[np.uint32] = permuted(np.arange(size, dtype=np.uint32), np.uint32(learners), at)
+    return np.sort(chosen)
+
+
+def add_up(row: jax.Array, figures: jax.Array, begins: jax.Array) -> jax.Array:
+    """The sum so far with these figures, as a sum and what its roundings have lost (Knuth's two-sum).
+
+    Rows may be long, and float32 has seven digits. The order of the additions is that of the exchanges, so results do
+    not depend on how a run is cut.
+    """
+    high, low = jnp.where(begins, 0, row)
+    total = high + figures
+    added = total - high
+    lost = (high - (total - added)) + (figures - added)
+    return jnp.stack([total, low + lost])
+
+
+class Figures(NamedTuple):
+    """What rows add up: sums of losses and of correct predictions by decision, and of the disagreement."""
+
+    loss: NDArray[np.float64]
+    correct: NDArray[np.float64] | None
+    disagreement: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, program: Program, rows: Any) -> Figures:
+        """Of rows as programs add them up, axes (row, seed, 2, figure), in double precision: axes (row, seed, ...)."""
+        high, low = np.moveaxis(np.asarray(rows, np.float64), 2, 0)
+        sums = np.where(np.isfinite(low), high + low, high)
+        decisions = 1 if program.measure == "joint" else program.learners
+        correct = sums[..., decisions:-1] if program.problem.classifies else None
+        return cls(sums[..., :decisions], correct, sums[..., -1])
 
 
 def seeded_exchange(program: Program, constant: Any, worlds: World, inputs: Inputs) -> tuple[World, Outputs]:
     """`exchange` for every seed at once: worlds and noise have a leading axis, everything else is common."""
-    axes = Inputs(None, noise=0, server_noise=0, public=None, varying=None, grid=None, server_grid=None)  # type: ignore[arg-type]
+    axes = Inputs(None, 0, 0, None, None, None, None, None)  # type: ignore[arg-type]  # noise and server_noise
     return jax.vmap(partial(exchange, program), (None, 0, axes))(constant, worlds, inputs)
 
 
-@partial(jax.jit, static_argnames="program")
-def run_chunk(
-    program: Program, constant: Any, worlds: World, inputs: Inputs, first: jax.Array, stop: jax.Array
+def _run_chunk(
+    program: Program,
+    constant: Any,
+    worlds: World,
+    inputs: Inputs,
+    first: jax.Array | int,
+    stop: jax.Array | int,
+    rows: int | None = None,
 ) -> tuple[World, Outputs]:
-    """Exchanges first, ..., stop-1 of a chunk: outputs have axes (exchange, seed, ...).
+    """Exchanges first, ..., stop-1 of a chunk, whose result has so many rows, by default one for each exchange.
 
-    The bounds are run-time values, so that a chunk that is not full, or is resumed in its middle, runs the very same
-    compiled loop: results do not depend on where a run was cut, to the last bit.
+    Rows have axes (row, seed, ...), the transcript (exchange, seed, ...).
     """
-    length = jax.tree.leaves(inputs.block)[0].shape[0]
-    _, shapes = jax.eval_shape(partial(seeded_exchange, program), constant, worlds, at(inputs, 0))
-    outputs = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes)
+    length = inputs.rows.number.shape[0]
 
-    def body(t: jax.Array, carry: tuple[World, Outputs]) -> tuple[World, Outputs]:
-        worlds, outputs = carry
-        worlds, shown = seeded_exchange(program, constant, worlds, at(inputs, t))
-        return worlds, jax.tree.map(lambda all_, one: all_.at[t].set(one), outputs, shown)
+    def exchange_at(worlds: World, t: jax.Array | int, known: Ahead) -> tuple[World, Outputs]:
+        return seeded_exchange(program, constant, worlds, at(inputs, t, known))
 
-    result: tuple[World, Outputs] = lax.fori_loop(first, stop, body, (worlds, outputs))
-    return result
+    traced, (_, shapes) = jax.make_jaxpr(exchange_at, return_shape=True)(worlds, 0, ahead(inputs, 0))
+    kept = _kept(traced, worlds)
+    room = lambda places: lambda s: jnp.zeros((places, *s.shape), s.dtype)  # noqa: E731
+    outputs = Outputs(room(rows or length)(shapes.row), jax.tree.map(room(length), shapes.transcript))
+    put = partial(lax.dynamic_update_index_in_dim, axis=0)
+
+    def body(t: jax.Array, carry: tuple[World, Outputs, Ahead]) -> tuple[World, Outputs, Ahead]:
+        before, outputs, known = carry
+        number = inputs.rows.number[t]  # the row so far is read where it is written
+        worlds, shown = exchange_at(before._replace(row=outputs.row[number]), t, known)
+        worlds = jax.tree.map(lambda new, old, keep: new if keep else old, worlds, before, kept)
+        transcript = jax.tree.map(lambda all_, one: put(all_, one, t), outputs.transcript, shown.transcript)
+        return worlds, Outputs(put(outputs.row, shown.row, number), transcript), ahead(inputs, t + 1)
+
+    unroll = {} if isinstance(stop, jax.Array) else {"unroll": _UNROLL}
+    outputs = outputs._replace(row=put(outputs.row, worlds.row, inputs.rows.number[first]))
+    carry = (worlds, outputs, ahead(inputs, first))
+    worlds, outputs, _ = lax.fori_loop(first, stop, body, carry, **unroll)
+    return worlds._replace(row=outputs.row[inputs.rows.number[stop - 1]]), outputs
+
+
+def _kept(traced: Any, worlds: World) -> Any:
+    """Which parts of the states an exchange reads: what is only handed on within an exchange need not be kept after it.
+
+    On a million learners every such part would be another pass over the memory.
+    """
+    read = {id(var) for equation in traced.jaxpr.eqns for var in equation.invars}
+    read |= {id(var) for var in traced.jaxpr.outvars}
+    leaves, tree = jax.tree.flatten(worlds)
+    kept: Any = jax.tree.unflatten(tree, [id(var) in read for var in traced.jaxpr.invars[: len(leaves)]])
+    return kept._replace(row=False)  # the row is kept where it is written
+
+
+run_chunk = jax.jit(_run_chunk, static_argnames=("program", "rows"))
+"""With bounds that are run-time values: a chunk that is not full, or is resumed in its middle, runs the very same
+compiled loop. Results do not depend on where a run was cut, to the last bit."""
+
+run_whole_chunk = jax.jit(_run_chunk, static_argnames=("program", "rows", "first", "stop"))
+"""With known bounds: an accelerator then need not ask the host after every exchange whether it was the last."""
 
 
 @partial(jax.jit, static_argnames="program")
-def play(program: Program, worlds: World, inputs: Inputs) -> tuple[jax.Array, Outputs]:
-    """Play the block with the decisions of these worlds and learn nothing: the steps left over at the end."""
+def play(program: Program, worlds: World, inputs: Inputs) -> tuple[jax.Array, jax.Array]:
+    """Play the first block of a chunk with the decisions of these worlds and learn nothing: the steps left over.
 
-    def one(world: World, noise: Mapping[str, Any]) -> tuple[jax.Array, Outputs]:
-        played = decisions(program, world, inputs._replace(noise=noise))
-        return played, observe(program, played, inputs.block)
+    Returns the decisions, axes (seed, learner, coordinate), and a row of their own, axes (seed, 2, figure).
+    """
+    here = at(inputs, 0)
 
-    result: tuple[jax.Array, Outputs] = jax.vmap(one)(worlds, inputs.noise)
+    def one(world: World, noise: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
+        played = decisions(program, world, here._replace(noise=noise))
+        return played, add_up(world.row, observe(program, played, here.block), here.rows.begins)
+
+    result: tuple[jax.Array, jax.Array] = jax.vmap(one)(worlds, here.noise)
     return result

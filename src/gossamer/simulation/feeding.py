@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -12,16 +13,19 @@ from numpy.typing import NDArray
 
 from gossamer.core import Algorithm
 from gossamer.core.drawing import FUNCTIONS, Draw, grids, learners_draws, schedules, server_draws
-from gossamer.privacy import NoiseSource
+from gossamer.privacy import FastNoise, NoiseSource
+from gossamer.privacy.compiled import Recipe
+from gossamer.privacy.words import Time
 from gossamer.problems import Block
-from gossamer.simulation.engine import Inputs
-from gossamer.simulation.plan import Chunk, in_program
-from gossamer.streams import Stream
+from gossamer.simulation.engine import Drawn, Fed, Inputs, Rows
+from gossamer.simulation.plan import Chunk, batch_of, program_draws
+from gossamer.streams import Feed, Stream
+from gossamer.streams.base import FEED_STEPS
 
 
 @dataclass(frozen=True)
 class Feeder:
-    """Reads samples, draws noise and evaluates schedules for whole chunks."""
+    """Reads samples, draws noise and evaluates schedules for whole chunks, or lets the program do so by itself."""
 
     algorithm: Algorithm
     stream: Stream
@@ -29,47 +33,92 @@ class Feeder:
 
     def constant(self) -> Any:
         """The part of the mixing weights that never changes."""
-        return self.algorithm.network(np.zeros(1, np.int64))[0]
+        return jax.device_put(self.algorithm.network(np.zeros(1, np.int64))[0])
 
-    def inputs(self, chunk: Chunk, used_in: Collection[str] = FUNCTIONS) -> Inputs:
+    @cached_property
+    def in_program(self) -> bool:
+        """Whether the program draws noise, and reads samples where it can."""
+        return program_draws(self.algorithm, self.sources)
+
+    @property
+    def fed(self) -> bool:
+        """Whether the program reads samples."""
+        return self._feed is not None
+
+    @cached_property
+    def width(self) -> int:
+        """Samples a step."""
+        return batch_of(self.stream) or self.algorithm.learners
+
+    def inputs(self, chunk: Chunk, used_in: Collection[str] = FUNCTIONS, every: int = 1) -> Inputs:
         """Everything the compiled loop needs for one chunk; rows outside first, ..., stop-1 are not read.
 
         Only draws for the functions in `used_in` are made: steps left over at the end decide and do nothing else.
+        `every`: exchanges for each row of the result.
         """
         ours, theirs = learners_draws(self.algorithm, used_in=used_in), server_draws(self.algorithm, used_in)
         return Inputs(
-            self._block(chunk),
+            self._samples(chunk),
             {name: self._made(draw, chunk) for name, draw in ours.items()},
             {name: self._made(draw, chunk) for name, draw in theirs.items()},
             schedules(self.algorithm, chunk.origin, chunk.origin + chunk.length),
             self._varying(chunk),
+            rows_of(chunk, every),
             grids(ours),
             grids(theirs),
         )
 
-    def _block(self, chunk: Chunk) -> Block:
+    def _samples(self, chunk: Chunk) -> Block | Fed:
+        if self._feed is not None and chunk.step + (chunk.stop - chunk.first) * chunk.block <= FEED_STEPS:
+            # Rows before the chunk's first are never read: that their steps may be below 0 does no harm.
+            return Fed(self._feed, np.uint32((chunk.step - chunk.first * chunk.block) % 2**32), chunk.block)
         rows = chunk.stop - chunk.first
         samples = self.stream.read(chunk.step, chunk.step + rows * chunk.block)
         self.algorithm.problem.check(samples, start=chunk.step)
         by_exchange = (leaf.reshape(rows, chunk.block, *leaf.shape[1:]) for leaf in samples)
         return Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange))
 
+    @cached_property
+    def _feed(self) -> Feed | None:
+        """The stream as programs read it, on the device; None where the host reads."""
+        return self.stream.on_device(self.algorithm.problem) if self.in_program else None
+
     def _made(self, draw: Draw, chunk: Chunk) -> Any:
-        """Draws for all seeds, or, on an accelerator, recipes from which the compiled program makes them."""
-        makers = [source for source in self.sources if in_program(source)]
-        if len(makers) == len(self.sources):
-            recipes = [each.recipe(*draw, chunk.origin, chunk.end) for each in makers]
-            if None not in recipes:
-                return jax.tree.map(lambda *leaves: np.stack(leaves), *recipes)
+        """Draws for all seeds, or recipes from which the compiled program makes them."""
+        if self.in_program:
+            return Drawn(self._recipes(draw), Time.of(chunk.origin))
         each = [draw.made(source, chunk.start, chunk.end) for source in self.sources]
         stacked = each[0][None] if len(each) == 1 else np.stack(each)
         # A source never touches its arrays again, so the CPU may use them where they are.
         return jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
 
+    @cached_property
+    def _known(self) -> dict[str, Recipe]:
+        return {}
+
+    def _recipes(self, draw: Draw) -> Recipe:
+        """On the device, and put there once."""
+        if draw.name not in self._known:
+            makers = [source for source in self.sources if isinstance(source, FastNoise)]
+            recipes = [each.recipe(*draw) for each in makers]
+            self._known[draw.name] = jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *recipes))
+        return self._known[draw.name]
+
     def _varying(self, chunk: Chunk) -> Any:
         if self.algorithm.topology.fixed:
             return {}
         return jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), self.algorithm.network(chunk.exchanges)[1])
+
+
+def rows_of(chunk: Chunk, every: int) -> Rows:
+    """Which row of the chunk's result each exchange belongs to, and where rows begin.
+
+    >>> rows_of(Chunk(4, 4, 0, 4, 1, 4), 3)
+    Rows(number=array([0, 0, 1, 1], dtype=int32), begins=array([False, False,  True, False]))
+    """
+    exchanges = np.arange(chunk.origin, chunk.origin + chunk.length, dtype=np.int64)
+    numbers = np.maximum(exchanges // every - chunk.start // every, 0)
+    return Rows(numbers.astype(np.int32), exchanges % every == 0)
 
 
 def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from gossamer.errors import ConfigurationError
 from gossamer.problems import Block
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation.checkpoint import Progress, Seen
-from gossamer.simulation.engine import World
+from gossamer.simulation.engine import Fed, World
 from gossamer.simulation.plan import Chunk
 from gossamer.simulation.tally import Tally
 from gossamer.streams import Stream
@@ -38,10 +38,12 @@ class Keeper:
             )
         return stored
 
-    def saw(self, seen: Seen, block: Block, chunk: Chunk) -> Seen:
-        """With the samples of a chunk, where there is a checkpoint that must know them."""
-        if not self.path:
+    def saw(self, seen: Seen, stream: Stream, block: Block | Fed, chunk: Chunk) -> Seen:
+        """With the samples of a chunk, where a checkpoint must know them since nothing else tells what they are."""
+        if not self.path or self.identity["records"]:
             return seen
+        if isinstance(block, Fed):
+            return seen.plus(stream.read(chunk.step, chunk.step + (chunk.stop - chunk.first) * chunk.block))
         rows = (leaf[chunk.first : chunk.stop] for leaf in block)
         return seen.plus(Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in rows)))
 

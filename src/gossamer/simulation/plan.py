@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -17,6 +17,9 @@ from gossamer.streams import LiveStream, Stream
 # Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
 _CHUNK_BYTES = 2**23
 _LONGEST_CHUNK = 4096
+# A chunk handles about so many numbers, on an accelerator and on a CPU: it takes seconds also where learners are many.
+_CHUNK_WORK = (2**36, 2**30)
+_DRAWN_IN_PROGRAM = 20_000
 
 
 class Chunk(NamedTuple):
@@ -43,6 +46,10 @@ class Chunk(NamedTuple):
     def exchanges(self) -> NDArray[np.int64]:
         """The numbers of its exchanges."""
         return np.arange(self.start, self.end, dtype=np.int64)
+
+    def rows(self, every: int) -> int:
+        """How many rows of so many exchanges each it is part of."""
+        return (self.end - 1) // every - self.start // every + 1
 
     def after(self) -> Chunk:
         """The exchange after it, without samples."""
@@ -96,21 +103,38 @@ def left_over(schedule: Schedule, steps: int) -> Chunk:
     return Chunk(sum(exchanges for exchanges, _ in segments), 1, 0, 1, steps - played, played)
 
 
-def chunk_length(algorithm: Algorithm, sources: Sequence[NoiseSource], block: int, batch: int | None = None) -> int:
-    """Exchanges per chunk, a power of two: as many as keep the inputs of a chunk at a few megabytes.
+def chunk_length(
+    algorithm: Algorithm,
+    sources: Sequence[NoiseSource],
+    block: int,
+    *,
+    batch: int | None = None,
+    fed: bool = False,
+    shown: int = 0,
+) -> int:
+    """Exchanges per chunk, a power of two: as many as keep what goes in and comes out at a few megabytes.
 
-    `batch`: samples a step where all learners see the same ones; else there is one for each.
+    Args:
+        algorithm: whose exchanges.
+        sources: of the noise, one for each seed.
+        block: steps of an exchange.
+        batch: samples a step where all learners see the same ones; else there is one for each.
+        fed: whether the program reads samples by itself.
+        shown: numbers that come out of an exchange.
 
     >>> from gossamer import algorithms, problems, topology
     >>> chunk_length(algorithms.d_ogd(problems.Logistic(112), topology.ring(16), step=1.0), [FastNoise(0)], block=1)
     1024
     """
-    on_host = sum(not in_program(source) for source in sources)
-    draws = on_host * sum(spec.size for spec in algorithm.learner.noise.values())
     samples = (batch or algorithm.learners) * max(1, block) * math.prod(algorithm.problem.feature_shape)
-    served = on_host * sum(spec.size for spec in algorithm.server.noise.values()) if algorithm.server else 0
-    values = algorithm.learners * draws + served + samples + _changing_weights(algorithm)
-    return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * values))).bit_length() - 1)
+    values = (0 if fed else samples) + _changing_weights(algorithm) + shown
+    if not program_draws(algorithm, sources):
+        drawn = sum(spec.size for spec in algorithm.learner.noise.values())
+        served = sum(spec.size for spec in algorithm.server.noise.values()) if algorithm.server else 0
+        values += len(sources) * (algorithm.learners * drawn + served)
+    work = len(sources) * (samples + algorithm.learners * algorithm.problem.dim)
+    patience = _CHUNK_WORK[jax.default_backend() == "cpu"] // work
+    return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * max(1, values)), patience)).bit_length() - 1)
 
 
 def batch_of(stream: Stream) -> int | None:
@@ -123,9 +147,19 @@ def batch_of(stream: Stream) -> int | None:
     return len(stream.read(0, 1).y[0]) if stream.shared and not isinstance(stream, LiveStream) else None
 
 
-def in_program(source: NoiseSource) -> TypeGuard[FastNoise]:
-    """Whether the compiled program draws by itself, as it does on accelerators."""
-    return isinstance(source, FastNoise) and source.in_program
+def program_draws(algorithm: Algorithm, sources: Sequence[NoiseSource]) -> bool:
+    """Whether the compiled program draws noise and reads samples by itself; else the host does, beside it.
+
+    On accelerators it does. On a CPU it does from `_DRAWN_IN_PROGRAM` values an exchange on: below, a second core draws
+    on the host meanwhile; above, the program's own loops use both cores, and nothing is written down.
+    """
+    if not all(isinstance(source, FastNoise) for source in sources):
+        return False
+    asked = {source.compiled for source in sources if isinstance(source, FastNoise)} - {None}
+    if asked:
+        return asked == {True}
+    values = algorithm.learners * algorithm.problem.dim
+    return jax.default_backend() != "cpu" or values >= _DRAWN_IN_PROGRAM
 
 
 def _changing_weights(algorithm: Algorithm) -> int:

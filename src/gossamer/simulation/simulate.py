@@ -26,11 +26,12 @@ from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.keeper import Keeper
 from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, left_over
 from gossamer.simulation.run import Run
-from gossamer.simulation.tally import report
+from gossamer.simulation.tally import put_down, report
 from gossamer.simulation.testing import HeldOut
 from gossamer.streams import Stream
 
 _ROWS = 1000  # rows a run keeps unless told otherwise
+_ROW_NUMBERS, _FEWEST_ROWS = 2**25, 10  # with many learners fewer, so that they do not fill the memory
 _TESTED_ROWS = 50  # likewise where every row ends with a test
 
 
@@ -64,7 +65,7 @@ def simulate(
         measure: "global": each decision on the samples of all learners; "local": on the learner's own; "joint": the
             decision put together from the coordinates that each learner controls, on all samples.
         every: exchanges per row of the result, each row a mean over all its steps; by default about 1000 rows,
-            or about 50 where there is a test.
+            or about 50 where there is a test, and fewer with more than ten thousand learners.
         record: any of "decisions", "messages" and, where there is a server, "broadcasts": the transcript of what was
             played, said and answered. Of accelerated gossip it holds the first iterate of each exchange; the others are
             public linear functions of the first ones.
@@ -94,10 +95,20 @@ def simulate(
     if checkpoint is not None:
         keeper = Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
-    usual = max(1, exchanges // (_TESTED_ROWS if held_out else _ROWS))
+    rows = _TESTED_ROWS if held_out else max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (len(chosen) * program.figures)))
+    usual = max(1, exchanges // rows)
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
-    length = chunk or chunk_length(algorithm, feeder.sources, block, batch_of(stream))
+    length = chunk or chunk_length(
+        algorithm,
+        feeder.sources,
+        block,
+        batch=batch_of(stream),
+        fed=feeder.fed,
+        shown=program.shown(len(chosen), done.tally.every) if feeder.in_program else 0,
+    )
+    if feeder.in_program and chunk is None:
+        length = min(length, 1 << (exchanges - 1).bit_length())
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
     if held_out:
         plan = cut_at_rows(plan, done.tally.every)
@@ -112,13 +123,12 @@ def simulate(
 
 
 class _Played(NamedTuple):
-    """A chunk that JAX is computing, or has computed: how many rows it measures, its states and its outputs.
+    """A chunk that JAX is computing, or has computed: its states and its outputs.
 
     `ahead` holds the decisions after it, where they are to be tested; `seen` all samples up to its end.
     """
 
     chunk: Chunk
-    rows: int
     worlds: World
     outputs: Outputs
     ahead: jax.Array | None
@@ -141,17 +151,14 @@ def _play_all(
     checkpoint on disk never holds the one without the other.
     """
     constant, worlds, tally, seen = feeder.constant(), done.worlds, done.tally, done.seen
-    run_chunk = debugger.run_chunk if debug else engine.run_chunk
 
     def look(progress: Progress, played: _Played | None, *, last: bool) -> Progress:
-        """Wait for the outputs of a chunk, and add them up."""
+        """Wait for the outputs of a chunk, and put them down."""
         if played is None:
             return progress
-        chunk, rows, worlds, outputs, ahead, seen = played
-        shown = jax.tree.map(lambda leaf: np.asarray(leaf)[chunk.first : chunk.stop], outputs)
+        chunk, worlds, outputs, ahead, seen = played
         scores = held_out.evaluate(np.asarray(ahead)) if held_out and ahead is not None else None
-        messages = feeder.algorithm.messages(chunk.exchanges)
-        tally.add(chunk.start, shown, rows=rows, steps=chunk.block, messages=messages)
+        put_down(feeder, program, tally, chunk, outputs, feeder.algorithm.messages(chunk.exchanges))
         if scores is not None:
             tally.add_test(scores)
         progress = Progress(chunk.end, worlds, tally, seen)
@@ -162,30 +169,35 @@ def _play_all(
     played: _Played | None = None
     for chunk in plan:
         try:
-            inputs = feeder.inputs(chunk)  # JAX computes the chunk before meanwhile, on another core
+            inputs = feeder.inputs(chunk, every=tally.every)  # JAX computes the chunk before meanwhile, on another core
         except GossamerError:  # a live stream ended early: what was played is kept
             look(done, played, last=True)
             raise
-        worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop)
+        slots = 1 << (chunk.length // tally.every + 1).bit_length() if tally.every > 1 else chunk.length
+        whole = chunk.stop - chunk.first == chunk.length and jax.default_backend() != "cpu"
+        run_chunk = debugger.run_chunk if debug else engine.run_whole_chunk if whole else engine.run_chunk
+        worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop, slots)
         tested = held_out is not None and chunk.end % tally.every == 0
         ahead = _play_next(feeder, program, worlds, chunk.after())[0] if tested else None
-        seen = keeper.saw(seen, inputs.block, chunk)
+        seen = keeper.saw(seen, feeder.stream, inputs.block, chunk)
         done = look(done, played, last=False)
-        played = _Played(chunk, engine.measured(program, inputs.block), worlds, outputs, ahead, seen)
+        played = _Played(chunk, worlds, outputs, ahead, seen)
     return look(done, played, last=True)
 
 
 def _play_rest(feeder: Feeder, program: Program, steps: int, done: Progress) -> NDArray[np.float32]:
     """The steps after the last whole block; returns the last decisions, axes (seed, learner, coordinate)."""
     rest = left_over(feeder.algorithm.schedule, steps)
-    decisions, outputs, rows = _play_next(feeder, program, done.worlds, rest)
+    decisions, row = _play_next(feeder, program, done.worlds, rest, done.tally.every)
     if rest.block:
-        outputs = jax.tree.map(lambda leaf: np.asarray(leaf)[None], outputs)
-        done.tally.add(rest.start, outputs, rows=rows, steps=rest.block, messages=0)
+        put_down(feeder, program, done.tally, rest, Outputs(row[None], {}), np.zeros(1, np.int64))
     return np.asarray(decisions)
 
 
-def _play_next(feeder: Feeder, program: Program, worlds: World, chunk: Chunk) -> tuple[jax.Array, Outputs, int]:
-    """The decisions of a single exchange in which nothing is learnt, what they show, and on how many samples."""
-    inputs = feeder.inputs(chunk, used_in=("decide",))
-    return *engine.play(program, worlds, engine.at(inputs, 0)), engine.measured(program, inputs.block)
+def _play_next(
+    feeder: Feeder, program: Program, worlds: World, chunk: Chunk, every: int = 1
+) -> tuple[jax.Array, jax.Array]:
+    """The decisions of a single exchange in which nothing is learnt, and what its row adds up to."""
+    inputs = feeder.inputs(chunk, used_in=("decide",), every=every)
+    played: tuple[jax.Array, jax.Array] = engine.play(program, worlds, inputs)
+    return played

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from gossamer.core import Algorithm
 from gossamer.privacy import Assumption, Guarantee, SecureNoise
 from gossamer.simulation import engine
-from gossamer.simulation.engine import Outputs, Program
+from gossamer.simulation.engine import Figures, Outputs, Program
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.plan import Chunk
 from gossamer.simulation.run import Run
 
 Doubles = NDArray[np.float64]
@@ -31,37 +32,40 @@ class Tally:
         self.transcript: dict[str, list[NDArray[Any]]] = {}
         self.tests: dict[str, list[Doubles]] = {}  # axes (row, seed, learner)
 
-    def add(self, exchange: int, outputs: Outputs, *, rows: int, steps: int, messages: NDArray[np.int64] | int) -> None:
-        """Add the outputs of consecutive exchanges.
+    def put(
+        self, chunk: Chunk, figures: Figures, transcript: Any, *, samples: int, messages: NDArray[np.int64]
+    ) -> None:
+        """Put down what the exchanges of a chunk show.
 
         Args:
-            exchange: number of the first of these exchanges.
-            outputs: axes (exchange, seed, ...).
-            rows: rows that each loss in `outputs` is summed over.
-            steps: steps that each exchange plays.
-            messages: messages sent in each exchange.
+            chunk: which exchanges.
+            figures: of all rows that the chunk is part of, the first from its beginning on: axes (row, seed, ...).
+            transcript: axes (exchange, seed, ...).
+            samples: that each decision is measured on in an exchange.
+            messages: sent in each exchange.
         """
-        count = outputs.loss.shape[0]
-        window = (exchange + np.arange(count)) // self.every
-        edges = np.flatnonzero(np.diff(window, prepend=-1))
+        window = chunk.exchanges // self.every
+        first, edges = int(window[0]), np.flatnonzero(np.diff(window, prepend=-1))
         self.rows = max(self.rows, int(window[-1]) + 1)
-        shown = {"loss": outputs.loss, "correct": outputs.correct, "disagreement": outputs.disagreement}
-        fields: dict[str, Any] = shown | {"rows": rows, "steps": steps, "messages": messages, "exchanges": 1}
-        for name, values in fields.items():
+        for name, values in figures._asdict().items():
             if values is not None:
-                each = np.broadcast_to(values, count) if np.ndim(values) == 0 else np.asarray(values)
-                self._add(name, window[edges], np.add.reduceat(each, edges, axis=0, dtype=np.float64))
-        for path, leaf in jax.tree_util.tree_leaves_with_path(outputs.transcript):
+                self._room(name, values)[first : self.rows] = values
+        ones = np.ones(len(window))
+        for name, counted in (("samples", samples), ("steps", chunk.block), ("messages", messages), ("exchanges", 1)):
+            added = np.add.reduceat(counted * ones, edges)
+            self._room(name, added)[first : self.rows] += added
+        for path, leaf in jax.tree_util.tree_leaves_with_path(transcript):
             name = path[0].key + jax.tree_util.keystr(path[1:])  # "messages", or "messages.value", "messages.mass"
             self.transcript.setdefault(name, []).append(np.asarray(leaf))
 
-    def _add(self, name: str, rows: NDArray[np.int64], values: Doubles) -> None:
+    def _room(self, name: str, values: Doubles) -> Doubles:
+        """The sums of this name, with room for all rows."""
         sums = self._sums.get(name, np.zeros((0, *values.shape[1:])))
         if len(sums) < self.rows:
             room = np.zeros((max(self.rows, 2 * len(sums)), *values.shape[1:]))
             room[: len(sums)] = sums
             sums = self._sums[name] = room
-        sums[rows] += values
+        return sums
 
     def add_test(self, scores: Mapping[str, Doubles]) -> None:
         """Add what the decisions at the end of the next row achieve on samples held out: axes (seed, learner)."""
@@ -99,6 +103,16 @@ class Tally:
         return tally
 
 
+def put_down(
+    feeder: Feeder, program: Program, tally: Tally, chunk: Chunk, outputs: Outputs, messages: NDArray[np.int64]
+) -> None:
+    """Wait for the outputs of a chunk, and put them down."""
+    transcript = jax.tree.map(lambda leaf: np.asarray(leaf)[chunk.first : chunk.stop], outputs.transcript)
+    rows = np.asarray(outputs.row)[: chunk.rows(tally.every)]
+    samples = program.measured(chunk.block, feeder.width)
+    tally.put(chunk, Figures.of(program, rows), transcript, samples=samples, messages=messages)
+
+
 def report(
     feeder: Feeder,
     program: Program,
@@ -121,7 +135,7 @@ def report(
 
     steps = np.cumsum(sums["steps"]).astype(np.int64)
     tests = {name: shown(np.concatenate(parts)) for name, parts in tally.tests.items()}
-    rows = np.where(sums["rows"] > 0, sums["rows"], np.nan)[:, None, None]  # a row without samples has no loss
+    rows = np.where(sums["samples"] > 0, sums["samples"], np.nan)[:, None, None]  # a row without samples has no loss
     messages = int(sums["messages"].sum())
     return Run(
         algorithm=algorithm.describe(),

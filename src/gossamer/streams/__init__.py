@@ -1,7 +1,8 @@
 """Streams: what every learner sees, step by step."""
 
 from gossamer.streams.arrays import ArrayStream, common, from_arrays
-from gossamer.streams.base import Stream
+from gossamer.streams.base import Feed, Stream
+from gossamer.streams.drawing import Draws, Generated
 from gossamer.streams.drift import Mirrored, blend, mirrored, sequence
 from gossamer.streams.experts import (
     Experts,
@@ -20,14 +21,15 @@ from gossamer.streams.generators import (
     smooth_cycle_logistic,
 )
 from gossamer.streams.live import LiveStream, from_iterators
-from gossamer.streams.pages import Generated
 from gossamer.streams.partition import Partition, Rest
 from gossamer.streams.poker import POKER_CLASSES, poker_hands, poker_label
 
 __all__ = [
     "POKER_CLASSES",
     "ArrayStream",
+    "Draws",
     "Experts",
+    "Feed",
     "Generated",
     "LiveStream",
     "Mirrored",

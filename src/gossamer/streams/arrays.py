@@ -2,20 +2,63 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy.marks import called_by_us
+from gossamer.privacy.words import Key
 from gossamer.problems.base import Block
-from gossamer.streams.base import AS_TOLD, Array, Stream, as_features, as_labels, as_records, generator
-from gossamer.streams.partition import Partition, Rest, shares_of
+from gossamer.streams.base import (
+    AS_TOLD,
+    Array,
+    Feed,
+    Stream,
+    as_features,
+    as_labels,
+    as_records,
+    generator,
+)
+from gossamer.streams.order import Batches, Listed, Order, Shares
+from gossamer.streams.partition import Partition, Rest, check_partition, shares_of
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["x", "y", "order"], meta_fields=[])
+@dataclass(frozen=True, eq=False)
+class ArrayFeed(Feed):
+    """Records on the device, and the order in which a program plays them."""
+
+    x: Any
+    y: Any
+    order: Order
+
+    def ahead(self, first: jax.Array, steps: int) -> Any:
+        """Where the order has got to, and on accelerators which records these are.
+
+        A CPU computes places several at a time, unless it looks something up at each.
+        """
+        places = self.order.places(first + jnp.arange(steps, dtype=jnp.uint32))
+        return places if jax.default_backend() == "cpu" else self.order.looked_up(places)
+
+    def samples(self, ahead: Any) -> Block:
+        """Rows, gathered."""
+        rows = self.order.looked_up(ahead) if jax.default_backend() == "cpu" else ahead
+        return Block(*(leaf.at[rows].get(mode="promise_in_bounds") for leaf in (self.x, self.y)))
+
+    def examples(self) -> Block:
+        """All records."""
+        return Block(self.x, self.y)
 
 
 class ArrayStream(Stream):
-    """Records in memory and the order in which they are played: `order` (steps, width) holds record numbers.
+    """Records in memory and the order in which they are played: an `Order`, or record numbers (steps, width).
 
     The records are kept once; reading gathers rows. Made by `from_arrays` and `common`. Who gives an order of their own
     promises that it does not depend on the records, and plays none of them more often than `occurrences` says.
@@ -30,25 +73,45 @@ class ArrayStream(Stream):
         self,
         x: Array,
         y: Array,
-        order: Array,
+        order: Array | Order,
         *,
         learners: int | None,
         occurrences: int | None,
         description: str,
+        length: int | None = None,
         public_labels: bool = False,
+        in_order: bool | None = None,
     ) -> None:
-        self._x, self._y, self._order = x, y, order
-        self.learners, self.length, self.shared = learners, len(order), learners is None
+        self._x, self._y = x, y
+        self._order: Order = order if isinstance(order, Order) else Listed(order)
+        listed = self._order.listed if isinstance(self._order, Listed) else None
+        steps = length if listed is None else len(listed)
+        self.learners, self.length, self.shared = learners, steps, learners is None
         self.features, self.occurrences, self.description = x.shape[1:], occurrences, description
         self.promises, self.public_labels = () if called_by_us() else (AS_TOLD,), public_labels
-        self._in_order = np.array_equal(order.ravel(), np.arange(order.size))
+        self._in_order = in_order or (listed is not None and np.array_equal(listed.ravel(), np.arange(listed.size)))
 
     def _read(self, start: int, stop: int) -> Block:
-        rows = self._order[start:stop]
+        shape = (stop - start, self._order.width)
         if self._in_order:  # nothing to gather: data that are in order already are read where they are
-            records = slice(start * rows.shape[1], stop * rows.shape[1])
-            return Block(*(leaf[records].reshape(*rows.shape, *leaf.shape[1:]) for leaf in (self._x, self._y)))
+            records = slice(start * shape[1], stop * shape[1])
+            return Block(*(leaf[records].reshape(*shape, *leaf.shape[1:]) for leaf in (self._x, self._y)))
+        rows = self._order.records(np.arange(start, stop))
         return Block(np.take(self._x, rows, axis=0), np.take(self._y, rows))
+
+    def feed(self) -> Feed:
+        """The records, and their order."""
+        return ArrayFeed(self._x, self._y, self._order)
+
+    def fingerprint(self) -> str | None:
+        """Of the records and of their order; None where later records do not matter for the samples before them."""
+        if self._in_order or isinstance(self._order, Listed):
+            return None
+        digest = hashlib.sha256(f"{self._in_order} {jax.tree.structure(self._order)}".encode())
+        for leaf in jax.tree.leaves((self._x, self._y, self._order)):
+            digest.update(f"{leaf.dtype} {leaf.shape}".encode())
+            digest.update(memoryview(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)))
+        return digest.hexdigest()
 
 
 def from_arrays(
@@ -111,22 +174,44 @@ def from_arrays(
     features, labels = as_records(x, y)
     if copies * len(labels) < learners:
         raise DataError(f"{len(labels)} records in {copies} copies cannot serve {learners} learners")
-    rng = generator(seed, "from_arrays")
-    places = np.arange(copies * len(labels))
-    if shuffle:
-        rng.shuffle(places)
-    shares = shares_of(partition, np.tile(labels, copies)[places], learners, skew, rest)
-    own = [places[share] for share in shares]
-    order = _order_of_play(own, passes, rng if shuffle else None) % len(labels)
+    if copies * len(labels) >= 2**31:
+        raise DataError(f"{len(labels)} records in {copies} copies; at most {2**31 - 1:,} can be dealt")
+    order = _dealt(partition, np.tile(labels, copies), len(labels), learners, skew, rest, seed, shuffle)
+    length = passes * int(order.size.min())
     return ArrayStream(
         features,
         labels,
-        order.astype(np.int32 if len(labels) < 2**31 else np.int64),
+        order,
+        length=length,
         learners=learners,
         occurrences=copies * passes if partition == "iid" or public_labels else None,
         public_labels=public_labels,
-        description=f"{len(labels)} records, {partition} over {learners} learners, {len(order)} steps",
+        description=f"{len(labels)} records, {partition} over {learners} learners, {length} steps",
+        in_order=not shuffle and partition == "iid" and copies == passes == 1,
     )
+
+
+def _dealt(
+    partition: Partition,
+    labels: Array,
+    records: int,
+    learners: int,
+    skew: float | None,
+    rest: Rest,
+    seed: int,
+    shuffle: bool,
+) -> Shares:
+    """Who has which records: labels are those of all copies."""
+    check_partition(partition, labels, learners, skew, rest)
+    cards = np.arange(len(labels), dtype=np.uint32)
+    if shuffle:
+        generator(seed, "from_arrays").shuffle(cards)
+    key = Key.of(seed, "order of play")
+    if partition == "iid":
+        return Shares.evenly(cards % np.uint32(records), learners, key, shuffle=shuffle)
+    own = [cards[share] for share in shares_of(partition, labels[cards], learners, skew, rest)]
+    own = [(share if shuffle else np.sort(share)) % np.uint32(records) for share in own]
+    return Shares.of(own, key, shuffle=shuffle)
 
 
 def common(
@@ -158,29 +243,16 @@ def common(
     steps = len(labels) // batch
     if steps == 0:
         raise DataError(f"{len(labels)} records do not fill one batch of {batch}")
-    order = _order_of_play([np.arange(len(labels))], passes, _shuffler(shuffle, seed))
-    played = order.reshape(passes, len(labels))[:, : steps * batch].reshape(passes * steps, batch)
-    description = f"{len(labels)} records, common batches of {batch}, {len(played)} steps"
-    return ArrayStream(features, labels, played, learners=None, occurrences=passes, description=description)
-
-
-def _shuffler(shuffle: bool, seed: int | None) -> np.random.Generator | None:
-    if not shuffle:
-        return None
-    if seed is None:
+    if shuffle and seed is None:
         raise ConfigurationError("seed", None, "a whole number of at least 0", "give a seed, or shuffle=False")
-    check_seed(seed)
-    return generator(seed, "common")
-
-
-def _order_of_play(shares: list[Array], passes: int, rng: np.random.Generator | None) -> Array:
-    """Column i is share i, played again (in new orders with `rng`) until the smallest share is through."""
-    length = passes * min(len(share) for share in shares)
-    order = np.empty((length, len(shares)), dtype=np.int64)
-    for column, share in enumerate(shares):
-        laps = -(-length // len(share))
-        played = np.tile(share if rng is not None else np.sort(share), (laps, 1))
-        if rng is not None:
-            rng.permuted(played, axis=1, out=played)
-        order[:, column] = played.reshape(-1)[:length]
-    return order
+    order = Batches(Key.of(0 if seed is None else check_seed(seed), "common"), len(labels), batch, shuffle)
+    return ArrayStream(
+        features,
+        labels,
+        order,
+        length=passes * steps,
+        learners=None,
+        occurrences=passes,
+        description=f"{len(labels)} records, common batches of {batch}, {passes * steps} steps",
+        in_order=not shuffle and passes == 1,
+    )

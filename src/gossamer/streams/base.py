@@ -6,6 +6,7 @@ import zlib
 from abc import ABC, abstractmethod
 from typing import Any
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,13 +14,39 @@ from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy import Assumption
 from gossamer.privacy.marks import called_by_us, ours
-from gossamer.problems.base import Block
+from gossamer.problems.base import Block, Problem
 
 Array = NDArray[Any]
 
 AS_TOLD = Assumption("no record changes more samples than the stream says")
 """The promise of whoever writes a stream of their own, or says in which order records are played."""
 _STATED = ("occurrences", "promises", "public_labels")
+
+FEED_STEPS = 2**32
+"""Programs count steps in 32 bits."""
+
+
+class Feed(ABC):
+    """What a compiled program reads the samples of a stream from, by itself: a pytree.
+
+    In two parts, of which programs compute the first an exchange before the second. A compiler that makes one loop of
+    two computes the first again for every element of the second; so it cannot.
+    """
+
+    @abstractmethod
+    def ahead(self, first: jax.Array, steps: int) -> Any:
+        """All that is long to compute and short to keep of the samples of steps first, first + 1, ...
+
+        Steps are counted in 32 bits: those from FEED_STEPS on are read by the host.
+        """
+
+    @abstractmethod
+    def samples(self, ahead: Any) -> Block:
+        """The samples: what `Stream.read` gives, up to float32 rounding."""
+
+    @abstractmethod
+    def examples(self) -> Block:
+        """What a problem checks before programs read: all records where there are any, axes (record, ...)."""
 
 
 class Stream(ABC):
@@ -81,6 +108,25 @@ class Stream(ABC):
     def _read(self, start: int, stop: int) -> Block:
         """The samples of a range that is known to exist."""
 
+    def feed(self) -> Feed | None:
+        """Where programs read samples by themselves; None: only the host can read this stream."""
+        return None
+
+    def on_device(self, problem: Problem) -> Feed | None:
+        """The feed, put on the device and checked once for a problem; kept as long as the stream is."""
+        kept: tuple[Feed, Problem] | None = self.__dict__.get("_on_device")
+        if kept is None or kept[1] != problem:
+            feed = self.feed()
+            if feed is None:
+                return None
+            problem.check(feed.examples())
+            kept = self.__dict__["_on_device"] = jax.device_put(feed) if kept is None else kept[0], problem
+        return kept[0]
+
+    def fingerprint(self) -> str | None:
+        """What all samples follow from, as a digest; None: only the samples themselves tell."""
+        return None
+
     def head(self, steps: int) -> Stream:
         """The first steps of this stream, as a stream: an endless one becomes finite.
 
@@ -138,6 +184,14 @@ class Head(Stream):
 
     def _read(self, start: int, stop: int) -> Block:
         return self._whole.read(start, stop)
+
+    def feed(self) -> Feed | None:
+        """That of the whole stream."""
+        return self._whole.feed()
+
+    def fingerprint(self) -> str | None:
+        """That of the whole stream."""
+        return self._whole.fingerprint()
 
 
 def generator(seed: int, purpose: str, *counters: int) -> np.random.Generator:

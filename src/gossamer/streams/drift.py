@@ -7,9 +7,10 @@ import numpy as np
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy import Assumption
+from gossamer.privacy.words import Key
 from gossamer.problems.base import Block
 from gossamer.streams.base import Stream
-from gossamer.streams.pages import Pages
+from gossamer.streams.drawing import Draws
 
 DISJOINT = Assumption("no record is in two of the streams")
 
@@ -88,13 +89,13 @@ class Blend(Stream):
         self.occurrences = _occurrences((first, second), disjoint)
         self._rest_on(first, second, besides=(DISJOINT,) * disjoint)
         self.description = f"{first.description}, from {start} to {stop} turning into {second.description}"
-        width = self.learners or 1  # a common batch changes as a whole
-        self._coins = Pages(lambda rng, steps: (rng.random((steps, width)),), values=width, seed=seed, purpose="blend")
+        self._coins = Key.of(seed, "blend")
 
     def _read(self, start: int, stop: int) -> Block:
         old, new = self._first.read(start, stop), self._second.read(start, stop)
         _same_labels([old, new])
-        (coins,) = self._coins.read(start, stop)
+        width = self.learners or 1  # a common batch changes as a whole
+        coins = Draws(self._coins, np.arange(start, stop), width, dim=1).uniform(1)[..., 0]
         share = (np.arange(start, stop) - self._start) / (self._stop - self._start)
         drifted = coins < share[:, None]
         wide = drifted.reshape(drifted.shape + (1,) * (old.x.ndim - 2))

@@ -8,8 +8,8 @@ exchanges, not as its samples.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,13 +17,29 @@ from gossamer.checks import check_choice, check_count, check_seed
 from gossamer.core import Schedule
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy.marks import called_by_us
+from gossamer.privacy.words import Key, Time, permuted, places
 from gossamer.problems.base import Block
 from gossamer.streams.base import AS_TOLD, Array, Stream, generator
-from gossamer.streams.pages import PAGE_VALUES, Generated
+from gossamer.streams.drawing import Draws, Generated
 
 Law = Literal["bernoulli", "correlated", "heavy"]
-Unseen = Callable[[Array], Array]
-"""The loss of the best expert at steps that are numbered so, where it is known in advance."""
+Losses = Callable[..., Any]
+"""Makes losses (step, learner, expert) from `Draws` and parameters."""
+
+_PAGE_SUMS = 2**18  # sums that are drawn at once
+
+
+@dataclass(frozen=True)
+class _AsSamples:
+    """Losses as features; where all clients have the same, they do not depend on how many clients there are."""
+
+    losses: Losses
+    alike: bool
+
+    def __call__(self, draws: Draws, *parameters: Any) -> tuple[Any, Any]:
+        shape = (len(draws.steps), draws.learners.shape[1])
+        x = self.losses(draws.common() if self.alike else draws, *parameters)
+        return draws.np.broadcast_to(x, (*shape, draws.dim)), draws.np.zeros(shape, np.float32)
 
 
 class Experts(Generated):
@@ -36,8 +52,8 @@ class Experts(Generated):
 
     def __init__(
         self,
-        draw: Callable[[np.random.Generator, int], Array],
-        *,
+        losses: Losses,
+        *parameters: Any,
         learners: int,
         experts: int,
         seed: int,
@@ -45,27 +61,14 @@ class Experts(Generated):
         alike: bool = False,
         best: int | None = None,
         means: Array | None = None,
-        planned: Unseen | None = None,
+        unlucky: Array | None = None,
     ) -> None:
         check_count("experts", experts, least=2)
-        # Where all clients have the same losses, these must not depend on how many clients there are.
-        width = 1 if alike else check_count("learners", learners)
-
-        def page(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
-            return draw(rng, steps), np.zeros((steps, width), np.float32)
-
-        super().__init__(page, learners=width, features=(experts,), seed=seed, description=description)
-        self.learners, self.occurrences = learners, learners if alike else 1
+        named: dict[str, Any] = {"learners": check_count("learners", learners), "features": (experts,)}
+        super().__init__(_AsSamples(losses, alike), *parameters, **named, seed=seed, description=description)
+        self.occurrences = learners if alike else 1
         self.promises = () if called_by_us() else (AS_TOLD,)
-        self.description = f"{description}, {learners} learners, {experts} features"
-        self.best, self.means, self._planned, self._seed = best, means, planned, seed
-
-    def _read(self, start: int, stop: int) -> Block:
-        block = super()._read(start, stop)
-        x = np.repeat(block.x, self.learners // block.x.shape[1], axis=1) if self.learners else block.x
-        if self._planned is not None:
-            x[:, :, self.best] = self._planned(np.arange(start, stop))[:, None]
-        return Block(x, np.zeros(x.shape[:2], np.float32))
+        self.best, self.means, self._unlucky, self._seed = best, means, unlucky, seed
 
     def sums(self, schedule: Schedule, steps: int, *, pooled: bool = False) -> Stream:
         """A stream with one row for every block of the schedule: each client's sums, or those of all of them.
@@ -96,7 +99,7 @@ class _Sums(Stream):
         self.learners, self.length, self.shared = 1 if pooled else whole.learners, len(counts), False
         self.features, self.occurrences, self.promises = whole.features, whole.occurrences, whole.unenforced
         self.description = f"sums over {len(counts)} blocks of {whole.description}"
-        self._rows = max(1, PAGE_VALUES // (self.learners * whole.features[0]))
+        self._rows = max(1, _PAGE_SUMS // (self.learners * whole.features[0]))
         self._last: tuple[int, Array] | None = None
 
     def _read(self, start: int, stop: int) -> Block:
@@ -118,11 +121,9 @@ class _Sums(Stream):
         shape = (len(counts), self.learners or 1, len(whole.means))
         trials = np.broadcast_to((counts * self._clients)[:, None, None], shape)
         x = rng.binomial(trials, whole.means).astype(np.float32)
-        if whole._planned is not None:
-            planned = [
-                whole._planned(np.arange(end - count, end)).sum() for count, end in zip(counts, ends, strict=True)
-            ]
-            x[:, :, whole.best] = self._clients * np.array(planned, np.float32)[:, None]
+        if whole._unlucky is not None:
+            planned = np.diff(np.searchsorted(whole._unlucky, np.stack([ends - counts, ends])), axis=0)[0]
+            x[:, :, whole.best] = self._clients * planned.astype(np.float32)[:, None]
         return x
 
 
@@ -148,10 +149,12 @@ def stochastic_experts(learners: int, experts: int, *, gap: float = 0.1, law: La
     best = _best(experts, seed, name)
     means = np.full(check_count("experts", experts, least=2), 0.5)
     means[best] -= gap
-    draws = {"bernoulli": _bernoulli, "correlated": _correlated, "heavy": _heavy}
-    draw = partial(draws[law], learners=learners, means=means)
+    losses = {"bernoulli": _bernoulli, "correlated": _correlated, "heavy": _heavy}[law]
     known = means if law == "bernoulli" else None
-    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=known)
+    numbers = (_heavy_sizes(means) if law == "heavy" else means).astype(np.float32)
+    return Experts(
+        losses, numbers, learners=learners, experts=experts, seed=seed, description=name, best=best, means=known
+    )
 
 
 def realizable_experts(
@@ -181,28 +184,19 @@ def realizable_experts(
     best = _best(experts, seed, name)
     means = np.full(check_count("experts", experts, least=2), float(mean))
     means[best] = 0.0
-    planned = partial(_spread, total=optimal_loss, steps=horizon or 1) if optimal_loss else None
-    draw = partial(_bernoulli, learners=learners, means=means)
-    return Experts(
-        draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=means, planned=planned
-    )
-
-
-class _Drifting(Experts):
-    """Uniform numbers, compared with the means of the period that a step lies in."""
-
-    period: int
-
-    def _read(self, start: int, stop: int) -> Block:
-        block, t = super()._read(start, stop), np.arange(start, stop) // self.period
-        means = {i: self._means(i) for i in range(start // self.period, -(-stop // self.period))}
-        below = np.stack([means[i] for i in t.tolist()]) if len(t) else np.zeros((0, block.x.shape[-1]))
-        return Block((block.x < below[:, None]).astype(np.float32), block.y)
-
-    def _means(self, number: int) -> Array:
-        assert self.features is not None
-        order = generator(self._seed, "who is good", number).permutation(self.features[0])
-        return np.where(order < self.features[0] // 2, 0.75, 0.25)
+    named: dict[str, Any] = {
+        "learners": learners,
+        "experts": experts,
+        "seed": seed,
+        "description": name,
+        "best": best,
+        "means": means,
+    }
+    numbers = means.astype(np.float32)
+    if not optimal_loss:
+        return Experts(_bernoulli, numbers, **named)
+    unlucky = _spread(optimal_loss, horizon or 1)
+    return Experts(_planned, numbers, np.uint32(best), unlucky.astype(np.uint32), **named, unlucky=unlucky)
 
 
 def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: int) -> Experts:
@@ -214,16 +208,9 @@ def drifting_experts(learners: int, experts: int, *, period: int = 500, seed: in
     >>> drifting_experts(2, 6, period=10, seed=0).read(0, 5).x.shape
     (5, 2, 6)
     """
-    stream = _Drifting(
-        lambda rng, steps: rng.random((steps, 1, experts), dtype=np.float32),
-        learners=learners,
-        experts=experts,
-        seed=seed,
-        description=f"drifting experts (period {check_count('period', period)})",
-        alike=True,
-    )
-    stream.period = period
-    return stream
+    name = f"drifting experts (period {check_count('period', period)})"
+    named: dict[str, Any] = {"learners": learners, "experts": experts, "seed": seed, "description": name}
+    return Experts(_drifting, Key.of(check_seed(seed), "who is good"), np.uint32(period), **named, alike=True)
 
 
 def hard_experts(learners: int, experts: int, *, seed: int) -> Experts:
@@ -237,11 +224,7 @@ def hard_experts(learners: int, experts: int, *, seed: int) -> Experts:
     >>> bool((losses == losses[:, :1]).all()), stream.occurrences
     (True, 3)
     """
-
-    def draw(rng: np.random.Generator, steps: int) -> Array:
-        return rng.integers(0, 2, (steps, 1, experts)).astype(np.float32)
-
-    return Experts(draw, learners=learners, experts=experts, seed=seed, description="hard experts", alike=True)
+    return Experts(_coins, learners=learners, experts=experts, seed=seed, description="hard experts", alike=True)
 
 
 def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
@@ -258,35 +241,69 @@ def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
     best = _best(experts, seed, name)
     means = np.ones(check_count("experts", experts, least=2))
     means[best] = 0.0
-    draw = partial(_bernoulli, learners=learners, means=means)
-    return Experts(draw, learners=learners, experts=experts, seed=seed, description=name, best=best, means=means)
+    named: dict[str, Any] = {
+        "learners": learners,
+        "experts": experts,
+        "seed": seed,
+        "description": name,
+        "best": best,
+        "means": means,
+    }
+    return Experts(_bernoulli, means.astype(np.float32), **named)
 
 
 def _best(experts: int, seed: int, purpose: str) -> int:
     return int(generator(check_seed(seed), purpose).integers(check_count("experts", experts, least=2)))
 
 
-def _bernoulli(rng: np.random.Generator, steps: int, learners: int, means: Array) -> Array:
-    return (rng.random((steps, learners, len(means)), dtype=np.float32) < means).astype(np.float32)
+def _bernoulli(draws: Draws, means: Array) -> Any:
+    return (draws.uniform(draws.dim) < means[None, None]).astype(np.float32)
 
 
-def _correlated(rng: np.random.Generator, steps: int, learners: int, means: Array) -> Array:
+def _planned(draws: Draws, means: Array, best: Any, unlucky: Array) -> Any:
+    """The best expert has loss 1 exactly at the unlucky steps, for everybody."""
+    place = draws.np.minimum(draws.np.searchsorted(unlucky, draws.steps.astype(np.uint32)), len(unlucky) - 1)
+    lost = (draws.np.asarray(unlucky)[place] == draws.steps)[..., None]
+    return draws.np.where(
+        (np.arange(draws.dim, dtype=np.uint32) == best)[None, None], lost, _bernoulli(draws, means)
+    ).astype(np.float32)
+
+
+def _correlated(draws: Draws, means: Array) -> Any:
     """With probability 1/2 a client's experts all look at one common number, else each at its own."""
-    own, shared = rng.random((steps, learners, len(means)), dtype=np.float32), rng.random((steps, learners, 1))
-    together = rng.random((steps, learners, 1)) < 0.5
-    return (np.where(together, shared, own) < means).astype(np.float32)
+    own, shared, together = draws.uniform(draws.dim), draws.uniform(1), draws.uniform(1) < 0.5
+    return (draws.np.where(together, shared, own) < means[None, None]).astype(np.float32)
 
 
-def _heavy(rng: np.random.Generator, steps: int, learners: int, means: Array) -> Array:
+def _heavy(draws: Draws, sizes: Array) -> Any:
+    """min(1, s / U^(2/3)) with U in (0, 1]."""
+    return draws.np.minimum(1, sizes[None, None] * (1 - draws.uniform(draws.dim)) ** np.float32(-2 / 3)).astype(
+        np.float32
+    )
+
+
+def _heavy_sizes(means: Array) -> Array:
     """min(1, s / U^(2/3)) has the mean 3 s - 2 s^1.5 for s <= 1: s is solved for."""
     s = means / 3
     for _ in range(60):
         s = (means + 2 * s**1.5) / 3
-    u = 1 - rng.random((steps, learners, len(means)), dtype=np.float32)  # in (0, 1]
-    return np.minimum(1, s.astype(np.float32) * u ** np.float32(-2 / 3)).astype(np.float32)
+    return s
 
 
-def _spread(steps_at: Array, total: int, steps: int) -> Array:
-    """1 at `total` of the steps 0, ..., steps-1, evenly spread, and 0 after them."""
-    done = np.minimum(steps_at, steps) * total // steps
-    return np.asarray(np.minimum(steps_at + 1, steps) * total // steps - done, np.float32)
+def _drifting(draws: Draws, good: Key, period: Any) -> Any:
+    """Uniform numbers, compared with the means of the period that a step lies in."""
+    experts = draws.np.arange(draws.dim, dtype=np.uint32)[None, None]
+    number = (draws.steps // period).astype(np.uint32)[..., None]
+    at = places(Key(*good), draws.np.zeros_like(experts), Time(number, number * np.uint32(0)))
+    order = permuted(experts, np.uint32(draws.dim), at)
+    means = draws.np.where(order < draws.dim // 2, np.float32(0.75), np.float32(0.25))
+    return (draws.uniform(draws.dim) < means).astype(np.float32)
+
+
+def _coins(draws: Draws) -> Any:
+    return (draws.words(draws.dim) >> 31).astype(np.float32)
+
+
+def _spread(total: int, steps: int) -> Array:
+    """So many of the steps 0, ..., steps-1, evenly spread: those at which t * total / steps passes a whole number."""
+    return np.array([-(-number * steps // total) - 1 for number in range(1, total + 1)])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from gossamer.checks import check_count, check_positive, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.streams.base import Array, generator
-from gossamer.streams.pages import Generated
+from gossamer.streams.drawing import Draws, Generated
 
 
 def heterogeneous_logistic(learners: int, dim: int, alpha: float, beta: float, *, seed: int) -> Generated:
@@ -38,15 +40,13 @@ def heterogeneous_logistic(learners: int, dim: int, alpha: float, beta: float, *
     centres = (feature_mean + rng.standard_normal((learners, dim))).astype(np.float32)
     spread = (np.arange(1, dim + 1) ** -0.6).astype(np.float32)
     truth = models.astype(np.float32)
+    named = {"learners": learners, "features": (dim,), "seed": seed, "description": purpose, "truth": truth}
+    return Generated(_heterogeneous, centres, spread, truth[:, :-1], truth[:, -1], **named)
 
-    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
-        x = rng.standard_normal((steps, learners, dim), dtype=np.float32)
-        x *= spread
-        x += centres
-        margin = np.einsum("snd,nd->sn", x, truth[:, :-1]) + truth[:, -1]
-        return x, (margin > 0).astype(np.int32)
 
-    return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
+def _heterogeneous(draws: Draws, centres: Array, spread: Array, weights: Array, offset: Array) -> tuple[Any, Any]:
+    x = draws.normal(draws.dim) * spread[None, None] + centres[None]
+    return x, ((x * weights[None]).sum(axis=-1) + offset[None] > 0).astype(np.int32)
 
 
 def linear_regression(dim: int = 21, *, seed: int) -> Generated:
@@ -63,13 +63,13 @@ def linear_regression(dim: int = 21, *, seed: int) -> Generated:
     check_seed(seed)
     purpose = "linear regression"
     truth = generator(seed, purpose).standard_normal(dim, dtype=np.float32)
+    return Generated(_regression, truth, learners=None, features=(dim,), seed=seed, description=purpose, truth=truth)
 
-    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
-        x = rng.random((steps, 1, dim), dtype=np.float32) - np.float32(0.5)
-        rho = np.float32(np.sqrt(0.2)) * rng.standard_normal((steps, 1), dtype=np.float32)
-        return x, x @ truth + rho
 
-    return Generated(draw, learners=None, features=(dim,), seed=seed, description=purpose, truth=truth)
+def _regression(draws: Draws, truth: Array) -> tuple[Any, Any]:
+    x = draws.uniform(draws.dim) - np.float32(0.5)
+    rho = np.float32(np.sqrt(0.2)) * draws.normal(1)[..., 0]
+    return x, (x * truth[None, None]).sum(axis=-1) + rho
 
 
 def random_signs(learners: int, dim: int, *, seed: int) -> Generated:
@@ -78,18 +78,17 @@ def random_signs(learners: int, dim: int, *, seed: int) -> Generated:
     The features are the loss vectors; the labels are zeros, and every learner has its own.
 
     >>> random_signs(1, 4, seed=0).read(0, 1).x
-    array([[[ 0.5, ...0.5, ...0.5, ...0.5]]], dtype=float32)
+    array([[[-0.5,  0.5, -0.5,  0.5]]], dtype=float32)
     """
     check_count("learners", learners)
     check_count("dim", dim)
-    size = np.float32(1 / np.sqrt(dim))
+    return Generated(_signs, learners=learners, features=(dim,), seed=seed, description="random signs")
 
-    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
-        bits = rng.integers(0, 2, (steps, learners, dim), dtype=np.int8)
-        x = np.where(bits, size, -size)
-        return x, np.zeros((steps, learners), np.float32)
 
-    return Generated(draw, learners=learners, features=(dim,), seed=seed, description="random signs")
+def _signs(draws: Draws) -> tuple[Any, Any]:
+    size = np.float32(1 / np.sqrt(draws.dim))
+    x = draws.np.where(draws.words(draws.dim) >> 31, size, -size)
+    return x, draws.np.zeros(x.shape[:2], np.float32)
 
 
 def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float = 3.0) -> Generated:
@@ -114,15 +113,14 @@ def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float =
     c, a, b = generator(seed, purpose).standard_normal((3, dim))
     angle = 2 * np.pi * np.arange(learners)[:, None] / learners
     truth = (c + spread * (np.cos(angle) * a + np.sin(angle) * b)).astype(np.float32)
+    return Generated(_on_sphere, truth, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
 
-    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
-        x = rng.standard_normal((steps, learners, dim), dtype=np.float32)
-        x /= np.linalg.norm(x, axis=-1, keepdims=True)
-        margin = np.einsum("snd,nd->sn", x, truth)
-        # A label 1 with probability sigmoid(margin): margin plus a logistic variable is positive.
-        return x, (margin + rng.logistic(size=margin.shape) > 0).astype(np.int32)
 
-    return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
+def _on_sphere(draws: Draws, truth: Array) -> tuple[Any, Any]:
+    x = draws.normal(draws.dim)
+    x = x / draws.np.sqrt((x * x).sum(axis=-1, keepdims=True))
+    likely = 1 / (1 + draws.np.exp(-(x * truth[None]).sum(axis=-1)))
+    return x, (draws.uniform(1)[..., 0] < likely).astype(np.int32)
 
 
 def clusters(learners: int, dim: int, classes: int, *, seed: int, apart: float = 3.0) -> Generated:
@@ -142,14 +140,15 @@ def clusters(learners: int, dim: int, classes: int, *, seed: int, apart: float =
     purpose = "clusters, one class for each learner"
     directions, _ = np.linalg.qr(generator(seed, purpose).standard_normal((dim, classes)))
     truth = (check_positive("apart", apart) * directions.T).astype(np.float32)
-    own = (np.arange(learners) % classes).astype(np.int32)
+    return Generated(
+        _around_centres, truth, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth
+    )
 
-    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
-        x = rng.standard_normal((steps, learners, dim), dtype=np.float32)
-        x += truth[own]
-        return x, np.tile(own, (steps, 1))
 
-    return Generated(draw, learners=learners, features=(dim,), seed=seed, description=purpose, truth=truth)
+def _around_centres(draws: Draws, centres: Array) -> tuple[Any, Any]:
+    own = (draws.learners % np.uint32(len(centres))).astype(np.int32)
+    x = draws.normal(draws.dim) + draws.np.asarray(centres)[own]
+    return x, draws.np.broadcast_to(own, x.shape[:2])
 
 
 def _check_variance(field: str, given: float) -> None:

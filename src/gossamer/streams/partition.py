@@ -16,18 +16,15 @@ Rest = Literal["others", "all"]
 def shares_of(
     partition: Partition, labels: Array, learners: int, skew: float | None = None, rest: Rest = "others"
 ) -> list[Array]:
-    """The record numbers of every learner. Records are dealt in the order given: shuffle before.
+    """The record numbers of every learner by label. Records are dealt in the order given: shuffle before.
 
     >>> [share.tolist() for share in shares_of("by-label", np.array([0, 1, 0, 1]), 2)]
     [[0, 2], [1, 3]]
     """
-    _check(partition, labels, learners, skew, rest)
-    if partition == "iid":
-        shares = _deal(np.arange(len(labels)), learners)
-    elif partition == "by-label":
+    if partition == "by-label":
         shares = _by_label(_classes(labels), learners)
     else:
-        assert skew is not None  # _check has seen to it
+        assert skew is not None  # check_partition has seen to it
         shares = _label_skew(_classes(labels), learners, skew, rest)
     for learner, share in enumerate(shares):
         if len(share) == 0:
@@ -35,7 +32,8 @@ def shares_of(
     return shares
 
 
-def _check(partition: str, labels: Array, learners: int, skew: float | None, rest: str) -> None:
+def check_partition(partition: str, labels: Array, learners: int, skew: float | None, rest: str) -> None:
+    """Refuse what does not fit together."""
     if partition not in get_args(Partition):
         raise ConfigurationError("partition", partition, ", ".join(get_args(Partition)))
     if rest not in get_args(Rest):

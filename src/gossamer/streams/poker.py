@@ -9,7 +9,7 @@ import numpy as np
 from gossamer.checks import check_count
 from gossamer.errors import DataError
 from gossamer.streams.base import Array
-from gossamer.streams.pages import Generated
+from gossamer.streams.drawing import Draws, Generated
 
 POKER_CLASSES = (
     "nothing",
@@ -42,14 +42,14 @@ def poker_hands(learners: int, *, seed: int, scaled: bool = False) -> Generated:
     ((1000, 2, 10), 1, 13)
     """
     check_count("learners", learners)
+    unit = np.float32(13 if scaled else 1)
+    return Generated(_hands, unit, learners=learners, features=(10,), seed=seed, description="random poker hands")
 
-    def draw(rng: np.random.Generator, steps: int) -> tuple[Array, Array]:
-        cards = _deal(rng, steps * learners)
-        hands = np.stack([cards // 13 + 1, cards % 13 + 1], axis=-1).reshape(steps, learners, 10)
-        x = hands.astype(np.float32)
-        return x / np.float32(13) if scaled else x, poker_label(hands)
 
-    return Generated(draw, learners=learners, features=(10,), seed=seed, description="random poker hands")
+def _hands(draws: Draws, unit: Any) -> tuple[Any, Any]:
+    cards = _deal(draws)
+    hands = draws.np.stack([cards // 13 + 1, cards % 13 + 1], axis=-1).reshape(*cards.shape[:2], 10)
+    return hands.astype(np.float32) / unit, _label(draws.np, hands)
 
 
 def poker_label(cards: Any) -> Array:
@@ -61,28 +61,38 @@ def poker_label(cards: Any) -> Array:
     hands = np.asarray(cards)
     if hands.ndim < 1 or hands.shape[-1] != 10:
         raise DataError(f"cards: shape {hands.shape}; the last axis needs 10 numbers, S1, C1, ..., S5, C5")
-    suits, ranks = hands[..., 0::2], np.sort(hands[..., 1::2], axis=-1)
+    return np.asarray(_label(np, hands))
+
+
+def _label(library: Any, hands: Any) -> Any:
+    """With NumPy or with JAX."""
+    suits, ranks = hands[..., 0::2], library.sort(hands[..., 1::2], axis=-1)
     flush = (suits == suits[..., :1]).all(axis=-1)
     equal = _equal_pairs(ranks)
-    ace_high = (ranks == [1, 10, 11, 12, 13]).all(axis=-1)
+    ace_high = (ranks == library.array([1, 10, 11, 12, 13])).all(axis=-1)
     straight = ((equal == 0) & (ranks[..., 4] - ranks[..., 0] == 4)) | ace_high
     # Counting equal pairs tells the grouped hands apart: pair 1, two pairs 2, three 3, full house 4, four 6.
-    grouped = np.array([0, 1, 2, 3, 6, 0, 7])[equal]
+    grouped = library.array([0, 1, 2, 3, 6, 0, 7])[equal]
     cases = [flush & ace_high, flush & straight, flush, straight]
-    return np.select(cases, [9, 8, 5, 4], grouped).astype(np.int32)
+    classes = [library.full_like(grouped, number) for number in (9, 8, 5, 4)]
+    return library.select(cases, classes, grouped).astype(np.int32)
 
 
-def _equal_pairs(ranks: Array) -> Array:
+def _equal_pairs(ranks: Any) -> Any:
     """How many of the ten pairs of cards have the same rank."""
     first, second = np.triu_indices(5, k=1)
-    return np.asarray((ranks[..., first] == ranks[..., second]).sum(axis=-1))
+    return (ranks[..., first] == ranks[..., second]).sum(axis=-1)
 
 
-def _deal(rng: np.random.Generator, hands: int) -> Array:
-    """Five distinct cards 0..51 per hand: the first five swaps of a Fisher-Yates shuffle."""
-    decks = np.tile(np.arange(52, dtype=np.int8), (hands, 1))
-    rows = np.arange(hands)
+def _deal(draws: Draws) -> Any:
+    """Five distinct cards 0..51 per hand: the k-th is one of those that are left, counted from the lowest."""
+    left = draws.below([52 - place for place in range(5)]).astype(np.int32)
+    dealt: list[Any] = []  # in rising order
+    cards = []
     for place in range(5):
-        other = rng.integers(place, 52, hands)
-        decks[rows, place], decks[rows, other] = decks[rows, other], decks[rows, place].copy()
-    return decks[:, :5]
+        card = left[..., place]
+        for lower in dealt:  # a card as high as one that is gone, or higher, is one further
+            card = card + (card >= lower)
+        cards.append(card)
+        dealt = list(draws.np.moveaxis(draws.np.sort(draws.np.stack([*dealt, card], axis=-1), axis=-1), -1, 0))
+    return draws.np.stack(cards, axis=-1)

@@ -1,4 +1,7 @@
-"""Fixed graphs, all built on networkx. The position of a node in the sorted nodes is the learner's number."""
+"""Fixed graphs: regular ones from arrays, since they may have millions of learners, the others built on networkx.
+
+The position of a node of networkx in the sorted nodes is the learner's number.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.spec import kind
 from gossamer.topology import weights as rules
-from gossamer.topology.base import DENSE_LIMIT, Floats
+from gossamer.topology.base import DENSE_LIMIT, Floats, Integers
 from gossamer.topology.fixed import FixedTopology
 
 MOST_DIMENSIONS = 20
@@ -26,7 +29,8 @@ def ring(learners: int, *, weights: str | Floats = "metropolis") -> FixedTopolog
     >>> round(ring(4).spectral_gap(), 6)
     0.666667
     """
-    return _build(f"ring({learners})", nx.cycle_graph(check_count("learners", learners, 1)), weights)
+    learners = check_count("learners", learners, 1)
+    return _regular(f"ring({learners})", _next(learners, [1]), weights, learners)
 
 
 @kind("topology", "path")
@@ -36,7 +40,9 @@ def path(learners: int, *, weights: str | Floats = "metropolis") -> FixedTopolog
     >>> path(3).hears(0)
     ((1, 0.333...),)
     """
-    return _build(f"path({learners})", nx.path_graph(check_count("learners", learners, 1)), weights)
+    learners = check_count("learners", learners, 1)
+    speakers, hearers = _next(learners, [1])
+    return _regular(f"path({learners})", (speakers[:-1], hearers[:-1]), weights, learners)
 
 
 @kind("topology", "complete")
@@ -69,7 +75,11 @@ def torus(rows: int, columns: int, *, weights: str | Floats = "metropolis") -> F
     [1, 3, 4, 8]
     """
     rows, columns = check_count("rows", rows, 1), check_count("columns", columns, 1)
-    return _build(f"torus({rows}, {columns})", nx.grid_2d_graph(rows, columns, periodic=True), weights)
+    place = np.arange(rows * columns)
+    row, column = place // columns, place % columns
+    right, down = row * columns + (column + 1) % columns, (row + 1) % rows * columns + column
+    edges = np.concatenate([place, place]), np.concatenate([right, down])
+    return _regular(f"torus({rows}, {columns})", edges, weights, rows * columns)
 
 
 @kind("topology", "hypercube")
@@ -80,8 +90,9 @@ def hypercube(dimension: int, *, weights: str | Floats = "metropolis") -> FixedT
     [1, 4, 7]
     """
     dimension = check_count("dimension", dimension, 0, most=MOST_DIMENSIONS)
-    cube = nx.hypercube_graph(dimension) if dimension else nx.empty_graph(1)
-    return _build(f"hypercube({dimension})", cube, weights)
+    place, bits = np.arange(2**dimension), 2 ** np.arange(dimension)
+    edges = np.repeat(place, dimension), (place[:, None] ^ bits).ravel()
+    return _regular(f"hypercube({dimension})", edges, weights, 2**dimension)
 
 
 @kind("topology", "watts-strogatz")
@@ -148,8 +159,8 @@ def directed_ring(learners: int, *, weights: str | Floats = "push-sum") -> Fixed
            [0.5, 0.5, 0. ],
            [0. , 0.5, 0.5]])
     """
-    graph = nx.cycle_graph(check_count("learners", learners, 1), create_using=nx.DiGraph)
-    return _build(f"directed_ring({learners})", graph, weights)
+    learners = check_count("learners", learners, 1)
+    return _regular(f"directed_ring({learners})", _next(learners, [1]), weights, learners, directed=True)
 
 
 @kind("topology", "directed-exponential")
@@ -160,9 +171,7 @@ def directed_exponential(learners: int, *, weights: str | Floats = "push-sum") -
     [4, 6, 7]
     """
     jumps = [2**power for power in range((check_count("learners", learners, 1) - 1).bit_length())]
-    graph = nx.empty_graph(learners, create_using=nx.DiGraph)
-    graph.add_edges_from((i, (i + jump) % learners) for i in range(learners) for jump in jumps)
-    return _build(f"directed_exponential({learners})", graph, weights)
+    return _regular(f"directed_exponential({learners})", _next(learners, jumps), weights, learners, directed=True)
 
 
 @kind("topology", "graph")
@@ -181,13 +190,16 @@ def from_networkx(graph: nx.Graph, *, weights: str | Floats | None = None) -> Fi
 
 def weigh_graph(name: str, graph: nx.Graph, weights: str | Floats | None) -> FixedTopology:
     """A topology from a graph that may be in pieces."""
-    directed, learners = graph.is_directed(), graph.number_of_nodes()
-    if learners < 1 or graph.is_multigraph():
-        given = f"{type(graph).__name__} of {learners} nodes"
+    if graph.number_of_nodes() < 1 or graph.is_multigraph():
+        given = f"{type(graph).__name__} of {graph.number_of_nodes()} nodes"
         raise ConfigurationError("graph", given, "a Graph or DiGraph with at least one node")
+    return _weighed(name, _who_hears_whom(graph), weights, graph.is_directed())
+
+
+def _weighed(name: str, adjacency: sparse.csr_array, weights: str | Floats | None, directed: bool) -> FixedTopology:
     default = "push-sum" if directed else "metropolis"
     weights = default if weights is None else weights
-    matrix = rules.weigh(_who_hears_whom(graph), weights, directed)
+    matrix = rules.weigh(adjacency, weights, directed)
     rule = weights if isinstance(weights, str) else "custom"
     shown = name if rule == default else f"{name[:-1]}, {rule})"
     return FixedTopology(shown, directed, rule, matrix)
@@ -209,7 +221,35 @@ def in_order(graph: nx.Graph) -> list[Any]:
 def _build(
     name: str, graph: nx.Graph, weights: str | Floats | None, hint: str = "add links between the pieces"
 ) -> FixedTopology:
-    topology = weigh_graph(name, graph, weights)
+    return _connected(weigh_graph(name, graph, weights), hint)
+
+
+def _next(learners: int, jumps: list[int]) -> tuple[Integers, Integers]:
+    """Who is heard, and by whom, where learner i is heard by i + jump (mod n)."""
+    speakers = np.tile(np.arange(learners), len(jumps))
+    return speakers, (speakers + np.repeat(jumps, learners)) % learners
+
+
+def _regular(
+    name: str,
+    edges: tuple[Integers, Integers],
+    weights: str | Floats,
+    learners: int,
+    *,
+    directed: bool = False,
+) -> FixedTopology:
+    """From who is heard and by whom; without a direction both hear each other."""
+    speakers, hearers = edges
+    if not directed:
+        speakers, hearers = np.concatenate([speakers, hearers]), np.concatenate([hearers, speakers])
+    other = speakers != hearers
+    shape = (learners, learners)
+    adjacency = sparse.csr_array((np.ones(other.sum()), (hearers[other], speakers[other])), shape=shape)
+    adjacency.data[:] = 1.0  # a link that was named twice
+    return _connected(_weighed(name, adjacency, weights, directed), "add links between the pieces")
+
+
+def _connected(topology: FixedTopology, hint: str) -> FixedTopology:
     if not topology.is_strongly_connected():
         cut = rules.describe_cut(topology.sparse())
         raise ConfigurationError("graph", f"{topology.name}: {cut}", "a connected graph", hint)

@@ -130,7 +130,8 @@ class Gossip:
         """Whether one matrix holds all steps of an exchange; else each gathers what `width` others say."""
         if not topology.fixed:
             return topology.learners <= CHANGING_DENSE_LIMIT
-        return topology.learners <= min(DENSE_LIMIT, SPARSE * self.steps * max(width, 1) - 1)
+        sparse = SPARSE if jax.default_backend() == "cpu" else 1  # there, a product takes as long as many gathers
+        return topology.learners <= min(DENSE_LIMIT, sparse * self.steps * max(width, 1) - 1)
 
     def mix(self, constant: Arrays, varying: Arrays, messages: Messages) -> Messages:
         """What each learner hears; leaves of `messages` have a leading axis over the learners."""

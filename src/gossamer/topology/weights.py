@@ -1,7 +1,5 @@
 """Weight rules: from who hears whom to how much each voice counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ the block before is gossiped. What differs between algorithms is where noise is 
 block to block, and how a decision follows from the dual.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol

@@ -91,6 +91,12 @@ class DualAveraging(Learner):
         return max(map(len, self.blocks)) if self.blocks else self.problem.dim
 
     @property
+    def consecutive(self) -> bool:
+        """Whether all nodes control equally many coordinates, which follow one another."""
+        width = self.width
+        return all(len(block) == width and block == tuple(range(block[0], block[0] + width)) for block in self.blocks)
+
+    @property
     def noise(self) -> Mapping[str, NoiseSpec]:
         """Errors of the gradients, where there are any."""
         return {ERROR: NoiseSpec("gaussian", (self.width,), "speak")} if self.error else {}
@@ -119,7 +125,7 @@ class DualAveraging(Learner):
         if rows != self.batch:
             raise ConfigurationError("stream", f"batches of {rows}", f"batches of {self.batch}, as `batch` says")
         places, clip = state.places if self.blocks else None, None if self.whole else self.clip
-        gradient = self.problem.clipped_data_gradient_sum(state.y, block, clip, places)
+        gradient = self.problem.clipped_data_gradient_sum(state.y, block, clip, places, consecutive=self.consecutive)
         if self.whole:
             gradient = gradient if self.clip is None else clipped(gradient, self.clip)
         return state._replace(gradient=self.weight * gradient)

@@ -12,8 +12,6 @@ because clipping keeps any two gradients within C of each other, and l2 is not c
 the guarantee is that of the sample that costs most. No sum over samples: the unit is one of them.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -37,8 +37,6 @@ share (1 - g)^(-1/2) - 1 = g/2 + 3 g^2/8 + ..., which has 6 operations after S'.
 n < 2^40.
 """
 
-from __future__ import annotations
-
 import math
 
 import jax

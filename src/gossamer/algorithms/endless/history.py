@@ -8,8 +8,6 @@ statistics   least squares: sum x x' and sum x y, constant time a round
 polynomial   logistic regression with a slope that is linear in the score: the same sums, and a stated error
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

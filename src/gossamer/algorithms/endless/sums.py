@@ -4,8 +4,6 @@ Sums do not know single samples, so they cannot clip gradients: features and lab
 largest gradient follows from those bounds and the decision set.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

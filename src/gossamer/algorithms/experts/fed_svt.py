@@ -35,7 +35,7 @@ from gossamer.algorithms.authoring import FIRST, Calibration
 from gossamer.algorithms.experts.clients import Client, State, clients_of, exchanges_of, experts_of, loss_bits
 from gossamer.algorithms.experts.follow_the_leader import Leader
 from gossamer.algorithms.experts.shared_budget import BELOW, largest_rate, of_both
-from gossamer.algorithms.experts.totals import CAP, ROUNDED, floored, relative
+from gossamer.algorithms.experts.totals import CAP, ROUNDED, relative
 from gossamer.checks import check_choice, check_positive
 from gossamer.core import Algorithm, Federation, Now, Phases, Rate, Segment, Server
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -113,7 +113,7 @@ class SparseVector(Server):
         # After kappa changes nothing is compared any more, and the expert stays.
         goes_on = self.comparing.goes_on(state.watch) & ~first
         above, watch = jax.lax.cond(goes_on, compare, lambda: (jnp.bool_(False), state.watch))
-        scores = declared(relative(floored(totals, now.public["floor"]), now.public["cap"]), _EVERY_SCORE)
+        scores = declared(relative(totals, now.public["cap"], now.public["floor"]), _EVERY_SCORE)
         drawn, _ = self.drawing.release(self.drawing.init(), scores, now.noise, now.grid)
         expert = jnp.where(first | above, drawn, state.expert)
         return expert, Watching(pairs.pack(totals), expert, watch)

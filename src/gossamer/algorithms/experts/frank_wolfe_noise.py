@@ -5,8 +5,6 @@ gradients is released once (`release="vertex"`), v_s at every leaf (`"leaf"`), o
 the least sum of all v_s.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ Along a path to a leaf exactly one vertex has fresh samples: the root at the fir
 exchange is one leaf, and its block holds that vertex' samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

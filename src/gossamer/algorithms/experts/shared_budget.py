@@ -1,7 +1,5 @@
 """Two mechanisms of a trusted server that share one budget: how much it leaves, and what it then guarantees."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """All losses of every expert so far, exact however many they are, and the scores that experts are drawn with."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -38,37 +36,33 @@ class Adding(Server):
         """The expert, or the mixture."""
 
 
-def floored(totals: pairs.Pair, floor: jax.Array) -> pairs.Pair:
-    """Totals less the floor, those below it as 0: max with a bound does not move scores apart.
-
-    >>> floored((jnp.array([5.0, 1.0]), jnp.zeros(2)), jnp.float32(2.0))[0].tolist()
-    [3.0, 0.0]
-    """
-    over = pairs.add(totals, -floor)
-    negative = (over[0] < 0) | ((over[0] == 0) & (over[1] < 0))
-    return jnp.where(negative, 0.0, over[0]), jnp.where(negative, 0.0, over[1])
-
-
 def least(totals: pairs.Pair) -> jax.Array:
     """The number of the least total; of several the lowest.
 
     >>> int(least((jnp.array([2.0, 1.0, 1.0]), jnp.array([0.0, 0.0, -1e-9]))))
     2
     """
-    high, low = totals
-    return jnp.argmin(jnp.where(high == jnp.min(high), low, jnp.inf)).astype(jnp.int32)
+    return pairs.first_largest((-totals[0], -totals[1]))
 
 
-def relative(totals: pairs.Pair, cap: jax.Array) -> jax.Array:
+def relative(totals: pairs.Pair, cap: jax.Array, floor: jax.Array | None = None) -> jax.Array:
     """By how much each total exceeds the least one, at most `cap`: scores that select as the totals would.
 
     What is common to all scores does not change which is selected, and min(total, least + cap) moves no farther than
-    the totals do. Totals may be far larger than float32 holds exactly; the excess is rounded once, by cap * 2^-24.
+    the totals do, and neither does max(total, floor), in place of which totals below the floor are. Totals may be far
+    larger than float32 holds exactly; the excess is rounded once, by cap * 2^-24.
 
     >>> totals = jnp.array([2.0**30, 2.0**30, 2.0**30 + 2**20]), jnp.array([1.5, 0.0, 0.0])
     >>> relative(totals, jnp.float32(100.0)).tolist()
     [1.5, 0.0, 100.0]
+    >>> relative(totals, jnp.float32(1000.0), floor=jnp.float32(2.0**30 + 2**20 - 256)).tolist()
+    [0.0, 0.0, 256.0]
     """
-    best = least(totals)
-    excess = pairs.add(pairs.add(totals, -totals[0][best]), -totals[1][best])
-    return jnp.minimum(excess[0] + excess[1], cap)
+    high, low = totals
+    best = jnp.min(high)
+    rest = jnp.min(jnp.where(high == best, low, jnp.inf))
+    if floor is not None:
+        below = (best < floor) | ((best == floor) & (rest < 0))
+        best, rest = jnp.where(below, floor, best), jnp.where(below, 0.0, rest)
+    excess = pairs.add(pairs.add(totals, -best), -rest)
+    return jnp.clip(excess[0] + excess[1], 0.0, cap)

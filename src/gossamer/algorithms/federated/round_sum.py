@@ -25,8 +25,6 @@ overflows, or is longer than 2^125 B, counts as zero. Whether one does can depen
 2^-26 of a slope beyond 2^88 B / R: R^2 |z| is above 2^62 B then, and the last term of E covers it.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args

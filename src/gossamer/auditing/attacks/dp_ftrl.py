@@ -5,8 +5,6 @@ learners, z independent draws, and S is the matrix of `strategy`. S y is indepen
 it by 2 clips times the first column of S: all that is claimed.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -9,8 +9,6 @@ One batch with gradient c or -c in every coordinate moves the messages of all n 
 what the sensitivity of one node says (paper 002, Theorem 2).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial

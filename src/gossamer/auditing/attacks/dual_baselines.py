@@ -3,8 +3,6 @@
 Both say what they heard plus a multiple of a noised gradient, so what `dpsda` works out of messages holds for them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -4,8 +4,6 @@ Local clients are attacked through the likelihood ratio of their messages. Of a 
 names are seen: there the score is whether one rare sequence of them occurs, and its probability is computed exactly.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

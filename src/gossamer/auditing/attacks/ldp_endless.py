@@ -7,8 +7,6 @@ as the recursion of `fading` says, with equality. With many exchanges all of the
 happens too rarely to be counted (0.357 of 1 was measured in 200 exchanges): attacks have two or three.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

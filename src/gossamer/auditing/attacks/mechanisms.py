@@ -1,7 +1,5 @@
 """Attacks on mechanisms alone: for each the pair of inputs on which nearly all that is claimed is really lost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -7,8 +7,6 @@ that of its last biases, the probabilities less the unit vector of the label, wh
 are then about sqrt(2) apart, where a clip of 1 allows 2. Images as they are do less once the model is sure of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

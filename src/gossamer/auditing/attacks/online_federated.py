@@ -8,8 +8,6 @@ but for the first, and differ in what is seen by 2 W P e_1. Where a block is one
 column of S: all that is claimed. In longer blocks some of it stays hidden.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

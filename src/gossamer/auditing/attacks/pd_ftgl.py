@@ -10,8 +10,6 @@ Before gossip messages show y: what gossip made of the messages before is public
 without bounds x(z+1) = -zhat(z) / W. There a sample moves the values of all learners, by the column of M = p_L(P).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

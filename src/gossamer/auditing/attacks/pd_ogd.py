@@ -9,8 +9,6 @@ is not a number either, and no noise hides that. So whoever sees messages looks 
 A gradient that is not finite must add exactly zero, and then they are.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

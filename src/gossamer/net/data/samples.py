@@ -1,7 +1,5 @@
 """One sample as it comes in: from JSON, from a line of CSV or from Python, checked, and never shown."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections.abc import Sequence

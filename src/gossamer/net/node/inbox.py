@@ -1,7 +1,5 @@
 """What neighbours sent: frames that wait until the node looks at them, then messages that wait for their step."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

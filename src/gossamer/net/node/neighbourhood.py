@@ -1,7 +1,5 @@
 """Whom one learner hears, and who hears it, at every exchange."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

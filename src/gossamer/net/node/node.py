@@ -23,15 +23,7 @@ from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
 from gossamer.net.data.samples import Sample, block_of
 from gossamer.net.data.sources import Source
-from gossamer.net.node.agreement import (
-    BLIND,
-    Empty,
-    block_at,
-    frame_format,
-    key_fingerprint,
-    noise_of,
-    promise_of,
-)
+from gossamer.net.node.agreement import BLIND, Empty, block_at, frame_format, key_fingerprint, noise_of, promise_of
 from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.node.correspondence import Correspondence, Pace, StopError
 from gossamer.net.node.gossip import GivenUp, LocalGossip, Values, after_step, restored

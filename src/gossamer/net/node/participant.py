@@ -1,7 +1,5 @@
 """One learner of an algorithm by itself: its compiled functions, and what they are given at each exchange."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial

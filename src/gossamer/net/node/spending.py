@@ -1,7 +1,5 @@
 """What the releases of one node cost, whether one more is covered, and what runs over the same data cost together."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar

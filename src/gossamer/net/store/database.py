@@ -1,7 +1,5 @@
 """The database of a ledger: SQLite with a write-ahead log, on disk when a commit returns, for its owner only."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

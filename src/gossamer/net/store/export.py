@@ -1,7 +1,5 @@
 """A ledger for others to read: rows as lines of JSON. No state, no message, and no key of the digests is in it."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

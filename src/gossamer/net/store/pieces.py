@@ -1,7 +1,5 @@
 """The messages and the states of a ledger's rows: each checked against the digest in its row, and sealed if asked."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Addresses: `host:port`, where an IPv6 address stands in brackets."""
 
-from __future__ import annotations
-
 import re
 from ipaddress import IPv4Address, IPv6Address
 

@@ -1,7 +1,5 @@
 """What is compared in paper 000: data, algorithm, its form, epsilon and network; and how each of them is made."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property

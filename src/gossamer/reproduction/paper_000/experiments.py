@@ -1,7 +1,5 @@
 """Runs the cases of paper 000: tuned, played, timed, each part stored when it is finished."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """The claims of section 4.2 and appendix B, and ours about the same data, each with what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 

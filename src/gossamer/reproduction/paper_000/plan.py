@@ -1,7 +1,5 @@
 """How much of paper 000 is run: everything, or a quick look."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The page of paper 000: its claims, its five figures, the steps from published to tight, and the traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is compared in paper 001: method, budget and local steps; and how each of them is made."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property

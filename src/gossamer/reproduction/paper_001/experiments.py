@@ -1,7 +1,5 @@
 """Runs the cases of paper 001: tuned and played, each part stored when it is finished."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

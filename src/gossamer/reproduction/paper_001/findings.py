@@ -1,7 +1,5 @@
 """The claims of section V, and ours about the same runs, each with what was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The page of paper 001: its claims, its figures 3 and 4, and how they were run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

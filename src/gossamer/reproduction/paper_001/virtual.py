@@ -1,7 +1,5 @@
 """The virtual iterate of paper 001: the global models of a run with the noise taken out of them. A diagnostic only."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

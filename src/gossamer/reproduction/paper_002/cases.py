@@ -310,7 +310,8 @@ def dealt(stream: ArrayStream) -> Stream:
         stream._x,
         stream._y,
         stream._order,
-        learners=stream._order.shape[1],
+        length=stream.length,
+        learners=stream._order.width,
         occurrences=stream.occurrences,
         description=text,
     )

@@ -1,7 +1,5 @@
 """Runs the tasks of paper 002, figures 5 to 7 and their tables: tuned and played, each part stored when finished."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,17 +16,7 @@ from gossamer.metrics import average_loss, joint_decisions, running_average
 from gossamer.privacy import Budget
 from gossamer.problems import Block
 from gossamer.reproduction.lab import Lab, classified, promised, remembered, runs_of, setting
-from gossamer.reproduction.paper_002.cases import (
-    DELTA,
-    NODES,
-    SCALES,
-    Case,
-    Name,
-    Task,
-    dealt,
-    guarantee_of,
-    levels,
-)
+from gossamer.reproduction.paper_002.cases import DELTA, NODES, SCALES, Case, Name, Task, dealt, guarantee_of, levels
 from gossamer.reproduction.paper_002.plan import Plan, Point
 from gossamer.reproduction.store import Result, fingerprint, rounded
 from gossamer.reproduction.tuning import search, tuning_seeds

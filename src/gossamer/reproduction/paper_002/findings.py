@@ -1,7 +1,5 @@
 """The claims of section 6, and ours about the same runs, each with what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

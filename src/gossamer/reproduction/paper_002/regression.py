@@ -1,7 +1,5 @@
 """Runs the regression of paper 002: figure 3, and what correlated noise gains."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of paper 002: its claims, figures 3, 5, 6 and 7, tables 2 to 5, and how they were run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,17 +12,7 @@ from gossamer.reproduction.claims import Claim, Estimate
 from gossamer.reproduction.drawing import Curve, Panel
 from gossamer.reproduction.page import Asked, Chapter, Page, Part, claims_part
 from gossamer.reproduction.paper_002 import findings
-from gossamer.reproduction.paper_002.cases import (
-    DELTA,
-    LEVELS,
-    NODES,
-    SCALES,
-    TABLES,
-    Case,
-    Name,
-    Tasks,
-    levels,
-)
+from gossamer.reproduction.paper_002.cases import DELTA, LEVELS, NODES, SCALES, TABLES, Case, Name, Tasks, levels
 from gossamer.reproduction.paper_002.experiments import (
     BOTH,
     COMPARED,

@@ -1,7 +1,5 @@
 """What the page of paper 002 says whatever comes out: how it begins, what its rows are worth, and how it was run."""
 
-from __future__ import annotations
-
 from gossamer.reproduction.page import Part
 from gossamer.reproduction.paper_002.cases import EDGES, NODES
 from gossamer.reproduction.paper_002.plan import Plan

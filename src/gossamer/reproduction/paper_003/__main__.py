@@ -5,8 +5,6 @@
 `gossamer reproduce 003 --out OUT` on any other machine draws what it finds there. Interrupted, it goes on where it was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from gossamer.reproduction.errand import errand

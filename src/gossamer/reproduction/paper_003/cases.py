@@ -1,7 +1,5 @@
 """What is compared in paper 003: Algorithm 1 and three rivals, on mushrooms and on images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Runs the cases of paper 003, each part stored when it is finished."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,16 +14,7 @@ from gossamer.core import Algorithm
 from gossamer.errors import GossamerError
 from gossamer.problems import Problem
 from gossamer.reproduction.lab import Lab, remembered, setting, told
-from gossamer.reproduction.paper_003.cases import (
-    BASE,
-    DELAY,
-    MODELS,
-    RIVALS,
-    Mushrooms,
-    endless,
-    rival,
-    usable,
-)
+from gossamer.reproduction.paper_003.cases import BASE, DELAY, MODELS, RIVALS, Mushrooms, endless, rival, usable
 from gossamer.reproduction.paper_003.plan import Mushrooms as Sizes
 from gossamer.reproduction.paper_003.plan import Usable
 from gossamer.reproduction.store import Result, rounded

@@ -1,7 +1,5 @@
 """Runs the networks of paper 003, and the attack on them, each part stored when it is finished."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

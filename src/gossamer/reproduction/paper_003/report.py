@@ -1,7 +1,5 @@
 """The page of paper 003: its claims, figures 1 to 3, Tables I and II, and how they were run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import product
@@ -34,15 +32,7 @@ from gossamer.reproduction.paper_003.cases import (
     network_budget,
     rival_budget,
 )
-from gossamer.reproduction.paper_003.experiments import (
-    EARLY,
-    SINGLE,
-    Model,
-    TrackingLab,
-    UsableLab,
-    mean_error,
-    slope,
-)
+from gossamer.reproduction.paper_003.experiments import EARLY, SINGLE, Model, TrackingLab, UsableLab, mean_error, slope
 from gossamer.reproduction.paper_003.findings import TABLE_1, TABLE_2, spent
 from gossamer.reproduction.paper_003.networks import NetworkLab
 from gossamer.reproduction.paper_003.plan import Plan

@@ -1,7 +1,5 @@
 """What the page of paper 003 says whatever comes out: how it begins, what may be released, and how it was run."""
 
-from __future__ import annotations
-
 from gossamer.reproduction.paper_003.cases import NETWORK_CLIP, NORM
 from gossamer.reproduction.paper_003.plan import Plan
 

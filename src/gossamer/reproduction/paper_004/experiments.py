@@ -1,7 +1,5 @@
 """Runs the cases of paper 004, each part stored when it is finished."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,16 +15,7 @@ from gossamer.core import Algorithm
 from gossamer.metrics import expert_regret
 from gossamer.reproduction.claims import Estimate
 from gossamer.reproduction.lab import Lab, promised, setting
-from gossamer.reproduction.paper_004.cases import (
-    ADVERSARIES,
-    EXPERTS,
-    GAP,
-    Case,
-    Gains,
-    hidden,
-    realizable,
-    stochastic,
-)
+from gossamer.reproduction.paper_004.cases import ADVERSARIES, EXPERTS, GAP, Case, Gains, hidden, realizable, stochastic
 from gossamer.reproduction.paper_004.plan import Plan, Sizes
 from gossamer.reproduction.store import Result, fingerprint, rounded
 from gossamer.simulation import Run, simulate

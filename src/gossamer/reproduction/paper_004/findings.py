@@ -1,7 +1,5 @@
 """What paper 004 says, and ours about the same runs, each with what was measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

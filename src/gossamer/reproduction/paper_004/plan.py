@@ -1,7 +1,5 @@
 """How much of paper 004 is run: everything, or a quick look."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

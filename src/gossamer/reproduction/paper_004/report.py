@@ -1,7 +1,5 @@
 """The page of paper 004: Table 1 made empirical, the claims, and how they were run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,13 +32,7 @@ from gossamer.reproduction.paper_004.cases import (
     STOCHASTIC,
     Case,
 )
-from gossamer.reproduction.paper_004.experiments import (
-    ExpertLab,
-    Fit,
-    by_stream,
-    coin_regret,
-    estimate,
-)
+from gossamer.reproduction.paper_004.experiments import ExpertLab, Fit, by_stream, coin_regret, estimate
 from gossamer.reproduction.paper_004.findings import FIRST, FLOOR, RULES, SPARSE_FLOOR, uniform
 from gossamer.reproduction.paper_004.plan import Plan
 from gossamer.reproduction.paper_004.traffic import POWERS, messages, predicted_numbers

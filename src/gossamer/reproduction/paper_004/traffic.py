@@ -1,7 +1,5 @@
 """What the algorithms of paper 004 send, against what it predicts; nothing is run for it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 
