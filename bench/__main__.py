@@ -8,37 +8,16 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from bench import dpsda, endless, experts, mechanisms, memory, secure
-from bench.tools import print_table, seconds
-from bench.workloads import (
-    Workload,
-    federated_logreg,
-    gossip_logreg,
-    letter_size,
-    private_letter_size,
-    ruled_letter_size,
-)
+from bench import endless, experts, mechanisms, memory, ratios, secure
+from bench.ratios import Times
+from bench.tools import print_table
+from bench.workloads import Workload
 
 REPEATS = 7
 
-Times = dict[str, list[float]]
-"""Seconds of every repeat, by version."""
-
 
 def main() -> None:
-    compare(
-        (
-            gossip_logreg(),
-            federated_logreg(),
-            federated_logreg(aggregation="blt"),
-            letter_size(),
-            private_letter_size(),
-            ruled_letter_size(),
-            *dpsda.workloads(),
-            endless.workload(),
-            experts.workload(),
-        )
-    )
+    compare(ratios.workloads())
     memory.main()
     endless.memory()
     experts.memory()
@@ -50,7 +29,7 @@ def compare(workloads: Sequence[Workload]) -> None:
     """Time whole runs and print them."""
     headings = ("workload", "Gossamer", "NumPy loop", "noise alone", "x NumPy", "of noise", "first call")
     title = "Rounds per second: medians of interleaved repeats, with the range over the repeats"
-    measured = [measure(workload) for workload in workloads]
+    measured = [ratios.measure(workload, REPEATS) for workload in workloads]
     print_table(title, headings, [row(*pair) for pair in zip(workloads, measured, strict=True)])
     console = Console(width=120)
     for workload, times in zip(workloads, measured, strict=True):
@@ -62,25 +41,6 @@ def compare(workloads: Sequence[Workload]) -> None:
     parts = ", ".join(f"{each.name} 1/{each.part}" for each in workloads if each.part > 1)
     if parts:
         console.print(f"The NumPy loop plays a part of the steps, and its time is scaled: {parts}.")
-
-
-def measure(workload: Workload) -> Times:
-    """Time all versions in turns, so that a slow minute of the machine hits all of them; the first call by itself."""
-    versions = {
-        "gossamer": workload.gossamer,
-        "independent": workload.independent,
-        "numpy": workload.numpy,
-        "noise": workload.noise,
-    }
-    first = seconds(workload.gossamer)
-    if workload.independent:
-        workload.independent()
-    times: Times = {name: [] for name, version in versions.items() if version}
-    for _ in range(REPEATS):
-        for name, version in versions.items():
-            if version:
-                times[name].append(seconds(version) * (workload.part if name == "numpy" else 1))
-    return times | {"first": [first]}
 
 
 def row(workload: Workload, times: Times) -> list[str]:

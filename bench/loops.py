@@ -1,7 +1,7 @@
 """The plain NumPy loops that the simulator is measured against: one readable round after the other.
 
 They are vectorised over learners, as a careful user would write them, draw their noise with NumPy's own samplers, and
-do the same arithmetic as `noisy_ogd`, `online_federated`, `pd_ftgl`, `dpsda_c` and `dpsda_ps`.
+do the same arithmetic as `noisy_ogd`, `pd_ogd`, `online_federated`, `pd_ftgl`, `dpsda_c` and `dpsda_ps`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,29 @@ def gossip_logreg(x: Floats, y: Floats, weights: Floats, step: float, scale: flo
         decisions = heard - (step / np.sqrt(t + 1)) * slopes[:, None] * x[t]
         noised = (decisions + scale * rng.laplace(size=(learners, dim))).astype(np.float32)
         heard = weights @ noised
+    return losses
+
+
+def pd_ogd(
+    x: Floats, y: Floats, rounds: int, step: float, clip: float, scale: float, rng: np.random.Generator
+) -> Floats:
+    """Private gradient descent on a ring, logistic losses: a random one of its own records per learner and round.
+
+    Axes: x (learner, record, feature), y (learner, record). Returns each round's losses.
+    """
+    learners, records, dim = x.shape
+    own, decisions = np.arange(learners), np.zeros((learners, dim), np.float32)
+    losses = np.empty((rounds, learners), np.float32)
+    for t in range(rounds):
+        drawn = rng.integers(records, size=learners)
+        features, labels = x[own, drawn], y[own, drawn]
+        scores = np.einsum("nd,nd->n", features, decisions)
+        losses[t] = np.logaddexp(0, scores) - labels * scores
+        slopes = expit(scores) - labels
+        slopes *= np.minimum(1, clip / np.maximum(np.abs(slopes) * np.linalg.norm(features, axis=1), 1e-30))
+        gradients = slopes[:, None] * features + rng.laplace(scale=scale, size=(learners, dim)).astype(np.float32)
+        mixed = (decisions + np.roll(decisions, 1, axis=0) + np.roll(decisions, -1, axis=0)) / np.float32(3)
+        decisions = mixed - np.float32(step / np.sqrt(t + 1)) * gradients
     return losses
 
 

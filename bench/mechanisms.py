@@ -31,18 +31,23 @@ def contestants() -> dict[str, Additive]:
     }
 
 
-def noise_rows() -> list[list[str]]:
-    """One row per mechanism, timed in turns, so that a slow minute of the machine hits all of them."""
-    mechanisms = contestants()
-    steps = {name: stepper(mechanism) for name, mechanism in mechanisms.items()}
+def measure(repeats: int = REPEATS) -> dict[str, list[float]]:
+    """Milliseconds a step by mechanism, timed in turns, so that a slow minute of the machine hits all of them."""
+    steps = {name: stepper(mechanism) for name, mechanism in contestants().items()}
     times: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         for name, step in steps.items():
             times[name].append(1000 * seconds(step) / STEPS)
+    return times
+
+
+def noise_rows() -> list[list[str]]:
+    """One row per mechanism."""
+    times = measure()
     unit = statistics.median(times["independent"])
     return [
         [name, span(times[name]), f"{statistics.median(times[name]) / unit:.2f}", *memory(mechanism)]
-        for name, mechanism in mechanisms.items()
+        for name, mechanism in contestants().items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Rates of regret, measured: `python -m bench.regret` prints what docs/benchmarks.md quotes.
+"""Rates of regret, measured: `python -m bench.regret` prints what docs/metrics.md quotes.
 
 Regret is the average over learners of R_{T,i} / (n T), against the best fixed decision found to a stated accuracy.
 """

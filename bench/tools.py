@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
 from gossamer.problems import Block
 from gossamer.streams import Stream
@@ -23,6 +21,9 @@ def seconds(run: Callable[[], object], clock: Callable[[], float] = time.perf_co
 
 def print_table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """The first column is left-aligned, all others are right-aligned."""
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=title)
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if number else "left")

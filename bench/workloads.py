@@ -35,20 +35,27 @@ class Workload:
     independent: Callable[[], Run] | None = None
 
 
+GOSSIP_LEARNERS, GOSSIP_DIM, GOSSIP_STEP, GOSSIP_SCALE = 16, 112, 0.1, 0.01
+
+
+def noisy_ring(scale: float = GOSSIP_SCALE) -> Algorithm:
+    """`noisy_ogd` as its workload runs it: logistic losses on a ring, Laplace noise on messages."""
+    ring = topology.ring(GOSSIP_LEARNERS)
+    return algorithms.noisy_ogd(problems.Logistic(GOSSIP_DIM), ring, step=Rate(GOSSIP_STEP), scale=scale)
+
+
 def gossip_logreg(rounds: int = 20_000) -> Workload:
     """Ring of 16, d=112, one fresh sample per learner and round, Laplace noise on messages."""
-    learners, dim, step, scale = 16, 112, 0.1, 0.01
+    learners, dim, algorithm = GOSSIP_LEARNERS, GOSSIP_DIM, noisy_ring()
     x, y = _samples(rounds * learners, dim)
-    ring = topology.ring(learners)
-    algorithm = algorithms.noisy_ogd(problems.Logistic(dim), ring, step=Rate(step), scale=scale)
     stream = streams.from_arrays(x, y, learners, seed=0, shuffle=False)
     by_round = x.reshape(rounds, learners, dim), y.reshape(rounds, learners).astype(np.float32)
-    weights = ring.matrix().astype(np.float32)
+    weights = topology.ring(learners).matrix().astype(np.float32)
     return Workload(
         "gossip-logreg",
         rounds,
         lambda: simulate(algorithm, stream, rounds, seed=0, measure="local", progress=False),
-        lambda: loops.gossip_logreg(*by_round, weights, step, scale, np.random.default_rng(0)),
+        lambda: loops.gossip_logreg(*by_round, weights, GOSSIP_STEP, GOSSIP_SCALE, np.random.default_rng(0)),
         lambda: noise_alone(algorithm, rounds),
     )
 
@@ -57,17 +64,17 @@ FEDERATED_LEARNERS, FEDERATED_DIM, LOCAL_STEPS = 20, 100, 4
 FEDERATED_STEP, FEDERATED_CLIP = 0.01, 1.0
 
 
-def federated(rounds: int, aggregation: Aggregation) -> Algorithm:
+def federated(rounds: int, aggregation: Aggregation, *, noisy: bool = True) -> Algorithm:
     """`online_federated` as its workloads run it: logistic losses, epsilon 2, delta 1e-3, noise on every local step."""
     return algorithms.online_federated(
         problems.Logistic(FEDERATED_DIM),
         FEDERATED_LEARNERS,
         horizon=rounds * LOCAL_STEPS,
         steps_per_exchange=LOCAL_STEPS,
-        budget=Budget(2.0, 1e-3),
+        budget=Budget(2.0, 1e-3) if noisy else None,
         clip=FEDERATED_CLIP,
         step=FEDERATED_STEP,
-        aggregation=aggregation,
+        aggregation=aggregation if noisy else "blt",
     )
 
 

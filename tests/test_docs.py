@@ -126,8 +126,9 @@ def test_names_of_code_and_of_files_exist(page):
     names = set(re.findall(r"\bgossamer(?:\.[A-Za-z_]\w*)+", text)) - {PLUGINS}
     assert [name for name in names if not found(name)] == []
     places = set(re.findall(r"(?<![\w/.])(?:src|tests|bench|docs|examples|tools)/[\w./-]*\w", text))
-    places |= {name.replace(".", "/") + ".py" for name in re.findall(r"-m (bench\.\w+)", text)}
     assert [place for place in places if not (ROOT / place).exists()] == []
+    commands = [ROOT / name.replace(".", "/") for name in re.findall(r"-m (bench\.\w+)", text)]
+    assert [one for one in commands if not (one.with_suffix(".py").exists() or (one / "__main__.py").exists())] == []
 
 
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
