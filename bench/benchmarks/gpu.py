@@ -7,11 +7,9 @@ is written as such, and one that ends the process leaves those before it.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jax
@@ -20,7 +18,7 @@ import numpy as np
 
 from bench import workloads
 from bench.benchmarks import machine
-from bench.benchmarks.sizes import Play, Ring, simulated, timed
+from bench.benchmarks.sizes import Play, Ring, simulated
 from bench.tools import seconds
 from gossamer import Budget, algorithms, problems, sets, topology
 from gossamer.core import Federation
@@ -30,8 +28,10 @@ Row = tuple[Json, dict[str, Callable[[], Play]]]
 """What a row says of itself, with the line of `make bench` that it is beside; and its versions."""
 
 RINGS = ((16, 100), (1_000, 100), (10_000, 100), (100_000, 100), (1_000_000, 100), (10_000_000, 20))
+ROUNDS = {16: 2**18, 1_000: 2**18, 10_000: 2**17, 100_000: 2**14, 1_000_000: 2**11, 10_000_000: 2**9}
+"""A few seconds each: every other number of rounds would compile again."""
 CROWD, DIM = 100_000, 100
-TARGET, REPEATS, LIMIT = 2.0, 3, 330.0
+REPEATS, LIMIT = 3, 330.0
 PASSES = 5
 """A round of gossip reads and writes decisions, reads and writes what was heard, and reads samples."""
 
@@ -62,17 +62,26 @@ def ring(learners: int, dim: int) -> Row:
     """`pd_ogd` by `simulate`, and the prototype."""
     each = Ring(learners, dim)
     about = {"row": "gossip", "learners": learners, "dim": dim, "bytes a round": PASSES * 4 * learners * dim}
-    return about, {"prototype": each.prototype, "gossamer": each.gossamer}
+    rounds = ROUNDS[learners]
+    return about, {
+        "prototype": lambda: fixed(each.prototype(), rounds),
+        "gossamer": lambda: fixed(each.gossamer(), rounds),
+    }
+
+
+def fixed(play: Play, rounds: int) -> Play:
+    """So many rounds, however many are asked for."""
+
+    def played(_: int) -> object:
+        return play(rounds)
+
+    played.rounds = rounds  # type: ignore[attr-defined]
+    return played
 
 
 def whole(workload: workloads.Workload) -> Play:
     """A run of fixed length, however many rounds are asked for."""
-
-    def play(rounds: int) -> object:
-        return workload.gossamer()
-
-    play.rounds = workload.rounds  # type: ignore[attr-defined]
-    return play
+    return fixed(lambda _: workload.gossamer(), workload.rounds)
 
 
 def regular(learners: int) -> Play:
@@ -82,7 +91,7 @@ def regular(learners: int) -> Play:
     algorithm = algorithms.pd_ftgl(
         problem, graph, horizon=horizon, budget=Budget(1.0), clip=1.0, steps_per_exchange=16, aggregation="independent"
     )
-    return simulated(algorithm, Ring(learners, DIM))
+    return fixed(simulated(algorithm, Ring(learners, DIM)), 2**13)
 
 
 def server(learners: int) -> Play:
@@ -97,7 +106,7 @@ def server(learners: int) -> Play:
         step=0.01,
         aggregation="independent",
     )
-    return simulated(algorithm, Ring(learners, DIM), 4)
+    return fixed(simulated(algorithm, Ring(learners, DIM), 4), 2**10)
 
 
 def copied(size: int) -> Json:
@@ -109,32 +118,18 @@ def copied(size: int) -> Json:
     return {"row": "copy", "bytes a second": 2 * size / float(np.median(taken))}
 
 
-def measured(make: Callable[[], Play], target: float) -> Json:
+def measured(make: Callable[[], Play]) -> Json:
     """The times of one version, or why there are none."""
     try:
         play = make()
-        if hasattr(play, "rounds"):
-            play(0)
-            return {"rounds": play.rounds, "seconds": [seconds(lambda: play(0)) for _ in range(REPEATS)]}
-        return timed(play, target=target, repeats=REPEATS, least=16)
+        play(0)
+        return {"rounds": play.rounds, "seconds": [seconds(lambda: play(0)) for _ in range(REPEATS)]}
     except Exception as error:  # the other rows go on
         return {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
 
 
-def stand_in_for_rich() -> None:
-    """Where it is not installed: the progress bar, which is off here, asks it whether there is a terminal."""
-    try:
-        import rich  # noqa: F401
-    except ImportError:
-        console, progress = ModuleType("rich.console"), ModuleType("rich.progress")
-        vars(console)["Console"] = lambda **options: SimpleNamespace(is_terminal=False)
-        vars(progress)["Progress"] = None
-        sys.modules |= {"rich": ModuleType("rich"), "rich.console": console, "rich.progress": progress}
-
-
 def main(out: Path, *, small: bool = False) -> None:
     """All rows, into a file; `small` is for trying it where there is no accelerator."""
-    stand_in_for_rich()
     begun, kind = time.perf_counter(), jax.devices()[0]
     copy_size = 2**28 if small else 2**32
     found: Json = {"machine": machine.about() | {"device": kind.device_kind, "platform": kind.platform}, "rows": []}
@@ -144,7 +139,7 @@ def main(out: Path, *, small: bool = False) -> None:
         row = dict(about)
         for name, make in versions.items():
             late = time.perf_counter() - begun > LIMIT
-            row[name] = {"failed": "not run: no time left"} if late else measured(make, 0.2 if small else TARGET)
+            row[name] = {"failed": "not run: no time left"} if late else measured(make)
             print(row["row"], row.get("learners", ""), name, rate(row[name]), flush=True)
         found["rows"].append(row)
         found["seconds in all"] = round(time.perf_counter() - begun)

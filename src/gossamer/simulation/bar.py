@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -9,13 +10,13 @@ from contextlib import contextmanager
 @contextmanager
 def progress_bar(show: bool, name: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
     """A function to tell how many exchanges are completed."""
+    if not (show and sys.stderr.isatty()):
+        yield lambda completed: None
+        return
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    if not (show and console.is_terminal):
-        yield lambda completed: None
-        return
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(name, total=total, completed=done)
         yield lambda completed: bar.update(task, completed=completed)

@@ -383,8 +383,8 @@ class Figures(NamedTuple):
     @classmethod
     def of(cls, program: Program, rows: Any) -> Figures:
         """Of rows as programs add them up, axes (row, seed, 2, figure), in double precision: axes (row, seed, ...)."""
-        high, low = np.moveaxis(np.asarray(rows, np.float64), 2, 0)
-        sums = np.where(np.isfinite(low), high + low, high)
+        sums, low = rows[:, :, 0].astype(np.float64), rows[:, :, 1]
+        np.add(sums, low, out=sums, where=np.isfinite(low))  # where a loss is infinite, what was lost is no number
         decisions = 1 if program.measure == "joint" else program.learners
         correct = sums[..., decisions:-1] if program.problem.classifies else None
         return cls(sums[..., :decisions], correct, sums[..., -1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,8 +64,8 @@ class Feeder:
             schedules(self.algorithm, chunk.origin, chunk.origin + chunk.length),
             self._varying(chunk),
             rows_of(chunk, every),
-            grids(ours),
-            grids(theirs),
+            self._once(("grids", *ours), lambda: grids(ours)),
+            self._once(("server grids", *theirs), lambda: grids(theirs)),
         )
 
     def _samples(self, chunk: Chunk) -> Block | Fed:
@@ -86,23 +86,26 @@ class Feeder:
     def _made(self, draw: Draw, chunk: Chunk) -> Any:
         """Draws for all seeds, or recipes from which the compiled program makes them."""
         if self.in_program:
-            return Drawn(self._recipes(draw), Time.of(chunk.origin))
+            return Drawn(self._once(("recipes", draw.name), lambda: self._recipes(draw)), Time.of(chunk.origin))
         each = [draw.made(source, chunk.start, chunk.end) for source in self.sources]
         stacked = each[0][None] if len(each) == 1 else np.stack(each)
         # A source never touches its arrays again, so the CPU may use them where they are.
         return jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
 
     @cached_property
-    def _known(self) -> dict[str, Recipe]:
+    def _known(self) -> dict[tuple[str, ...], Any]:
         return {}
 
+    def _once(self, name: tuple[str, ...], make: Callable[[], Any]) -> Any:
+        """The same for every chunk: made once, and put on the device."""
+        if name not in self._known:
+            self._known[name] = jax.device_put(make())
+        return self._known[name]
+
     def _recipes(self, draw: Draw) -> Recipe:
-        """On the device, and put there once."""
-        if draw.name not in self._known:
-            makers = [source for source in self.sources if isinstance(source, FastNoise)]
-            recipes = [each.recipe(*draw) for each in makers]
-            self._known[draw.name] = jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *recipes))
-        return self._known[draw.name]
+        recipes = [source.recipe(*draw) for source in self.sources if isinstance(source, FastNoise)]
+        stacked: Recipe = jax.tree.map(lambda *leaves: np.stack(leaves), *recipes)
+        return stacked
 
     def _varying(self, chunk: Chunk) -> Any:
         if self.algorithm.topology.fixed:

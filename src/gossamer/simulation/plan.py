@@ -17,6 +17,7 @@ from gossamer.streams import LiveStream, Stream
 # Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
 _CHUNK_BYTES = 2**23
 _LONGEST_CHUNK = 4096
+_SHOWN_BYTES = 2**28  # of rows and transcripts that wait on the device
 # A chunk handles about so many numbers, on an accelerator and on a CPU: it takes seconds also where learners are many.
 _CHUNK_WORK = (2**36, 2**30)
 _DRAWN_IN_PROGRAM = 20_000
@@ -133,14 +134,30 @@ def chunk_length(
     1024
     """
     samples = (batch or algorithm.learners) * max(1, block) * math.prod(algorithm.problem.feature_shape)
-    values = (0 if fed else samples) + _changing_weights(algorithm) + shown
+    values = (0 if fed else samples) + _changing_weights(algorithm)
     if not program_draws(algorithm, sources):
         drawn = sum(spec.size for spec in algorithm.learner.noise.values())
         served = sum(spec.size for spec in algorithm.server.noise.values()) if algorithm.server else 0
         values += len(sources) * (algorithm.learners * drawn + served)
     work = len(sources) * (samples + algorithm.learners * algorithm.problem.dim)
     patience = _CHUNK_WORK[jax.default_backend() == "cpu"] // work
-    return 1 << (max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * max(1, values)), patience)).bit_length() - 1)
+    room = _SHOWN_BYTES // (4 * max(1, shown))
+    most = max(1, min(_LONGEST_CHUNK, _CHUNK_BYTES // (4 * max(1, values)), patience, room))
+    return 1 << (most.bit_length() - 1)
+
+
+def in_step(length: int, every: int) -> int:
+    """About so many exchanges, such that rows of `every` exchanges end where chunks do, or chunks where rows do.
+
+    An accelerator then knows all bounds of the loop beforehand. Where nothing near fits, the length stays.
+
+    >>> in_step(1024, 8), in_step(1024, 1000), in_step(1024, 4000), in_step(1024, 997), in_step(1024, 4001)
+    (1024, 1000, 1000, 997, 1024)
+    """
+    if every <= length:
+        return length - length % every
+    divisor = max(size for size in range(1, length + 1) if every % size == 0)
+    return divisor if 4 * divisor >= length else length
 
 
 def batch_of(stream: Stream) -> int | None:

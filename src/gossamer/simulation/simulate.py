@@ -24,7 +24,7 @@ from gossamer.simulation.checks import check_run, check_seeds
 from gossamer.simulation.engine import Measure, Outputs, Program, World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.keeper import Keeper
-from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, left_over
+from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, in_step, left_over
 from gossamer.simulation.run import Run
 from gossamer.simulation.tally import put_down, report
 from gossamer.simulation.testing import HeldOut
@@ -96,7 +96,7 @@ def simulate(
         keeper = Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
     rows = _TESTED_ROWS if held_out else max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (len(chosen) * program.figures)))
-    usual = 1 << (max(1, exchanges // rows).bit_length() - 1)  # chunks are powers of two: so rows end where they do
+    usual = max(1, exchanges // rows)
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
     length = chunk or chunk_length(
@@ -108,7 +108,7 @@ def simulate(
         shown=program.shown(len(chosen), done.tally.every) if feeder.in_program else 0,
     )
     if feeder.in_program and chunk is None:
-        length = min(length, 1 << (exchanges - 1).bit_length())
+        length = in_step(min(length, 1 << (exchanges - 1).bit_length()), done.tally.every)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
     if held_out:
         plan = cut_at_rows(plan, done.tally.every)
