@@ -464,11 +464,14 @@ def _row_by_row(begin: _Part, step: _Part, begins: Any, first: Any, stop: Any, c
     def row(now: tuple[Any, _Carry]) -> tuple[Any, _Carry]:
         origin, carry = now
         within = lambda now: (now[0] == origin) | ((now[0] < stop) & ~begins[now[0]])  # noqa: E731
-        return lax.while_loop(within, lambda now: (now[0] + 1, step(*now)), (origin, begin(origin, carry)))
+        played: tuple[Any, _Carry] = lax.while_loop(
+            within, lambda now: (now[0] + 1, step(*now)), (origin, begin(origin, carry))
+        )
+        return played
 
     start = (jnp.asarray(first, jnp.int32), carry)
-    _, carry = lax.while_loop(lambda now: now[0] < stop, row, start)
-    return carry
+    last: tuple[Any, _Carry] = lax.while_loop(lambda now: now[0] < stop, row, start)
+    return last[1]
 
 
 def _evenly(begin: _Part, step: _Part, rows: int, every: int, carry: _Carry) -> _Carry:
@@ -477,9 +480,11 @@ def _evenly(begin: _Part, step: _Part, rows: int, every: int, carry: _Carry) -> 
     def row(number: jax.Array, carry: _Carry) -> _Carry:
         origin = number * every
         within = lambda k, carry: step(origin + k, carry)  # noqa: E731
-        return lax.fori_loop(0, every, within, begin(origin, carry), unroll=min(every, _UNROLL))
+        played: _Carry = lax.fori_loop(0, every, within, begin(origin, carry), unroll=min(every, _UNROLL))
+        return played
 
-    return lax.fori_loop(0, rows, row, carry)
+    last: _Carry = lax.fori_loop(0, rows, row, carry)
+    return last
 
 
 def _kept(traced: Any, worlds: World) -> Any:
