@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from gossamer.streams.pages import Generated
 from numpy.typing import NDArray
 
 from bench.tools import print_table
@@ -26,7 +25,7 @@ from gossamer.algorithms.blocks.block_options import Coupling
 from gossamer.core import Algorithm
 from gossamer.metrics import best_decision
 from gossamer.problems import Problem
-from gossamer.streams import Stream
+from gossamer.streams import Draws, Generated, Stream
 
 # Bounds: d, n and epsilon at which the corollaries' bounds are below what no play can exceed, and two decades of T.
 DIM, LEARNERS, BOUND_BUDGET, ALPHA = 2, 2, Budget(100.0), 1.0
@@ -43,11 +42,11 @@ def biased(seed: int, learners: int = LEARNERS, dim: int = DIM) -> Stream:
 
     Whoever does not move pays in every step.
     """
-    direction = np.random.default_rng(seed).choice([-1.0, 1.0], dim) / np.sqrt(dim)
+    direction = (np.random.default_rng(seed).choice([-1.0, 1.0], dim) / np.sqrt(dim)).astype(np.float32)
 
-    def draw(rng: np.random.Generator, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        signs = 1 - 2 * (rng.random((steps, learners, 1), dtype=np.float32) < 0.1)
-        return (signs * direction).astype(np.float32), np.zeros((steps, learners), np.float32)
+    def draw(draws: Draws) -> tuple[Any, Any]:
+        signs = 1 - 2 * (draws.uniform(1) < 0.1).astype(np.float32)
+        return signs * direction[None, None], draws.np.zeros(signs.shape[:2], np.float32)
 
     return Generated(draw, learners=learners, features=(dim,), seed=seed, description="biased signs")
 
@@ -55,10 +54,10 @@ def biased(seed: int, learners: int = LEARNERS, dim: int = DIM) -> Stream:
 def alike(seed: int, learners: int = LEARNERS, dim: int = DIM) -> Stream:
     """Fresh random signs, the same ones for all learners."""
 
-    def draw(rng: np.random.Generator, steps: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def draw(draws: Draws) -> tuple[Any, Any]:
         size = np.float32(1 / np.sqrt(dim))
-        signs = np.where(rng.integers(0, 2, (steps, 1, dim), dtype=np.int8), size, -size)
-        return np.repeat(signs, learners, axis=1), np.zeros((steps, learners), np.float32)
+        signs = draws.np.where(draws.common().words(dim) >> 31, size, -size)
+        return draws.np.repeat(signs, learners, axis=1), draws.np.zeros((len(signs), learners), np.float32)
 
     return Generated(draw, learners=learners, features=(dim,), seed=seed, description="random signs, all alike")
 

@@ -507,7 +507,7 @@ def private(tmp_path: Path, budget: str) -> Path:
     ],
 )
 def test_what_makes_little_sense_is_said_aloud_and_runs(tmp_path: Path, budget: str, said: list[str]) -> None:
-    result = gossamer_("run", private(tmp_path, budget), "--steps", 200)
+    result = gossamer_("run", private(tmp_path, budget), "--steps", 1000)
     assert result.exit_code == 0, result.output
     lines = result.stderr.splitlines()
     assert len(lines) == len(said), lines

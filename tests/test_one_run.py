@@ -225,8 +225,8 @@ def test_raw_gradients_show_every_coin():
 
 @pytest.mark.parametrize("make", [own_gradients, own_directions])
 def test_bounds_are_a_good_part_of_the_claim(make):
-    """And not above it: false alarm 5 %."""
-    found = make().audit(seed=1)
+    """The middle one of three runs; a run alone is above the claim in 5 % of all cases, and now and then far below."""
+    found = sorted((make().audit(seed=seed) for seed in (1, 2, 3)), key=lambda each: each.epsilon)[1]
     assert 0.3 * found.claimed < found.epsilon < found.claimed
     assert not found.contradicts
     assert found.covered
@@ -234,14 +234,14 @@ def test_bounds_are_a_good_part_of_the_claim(make):
 
 def test_half_the_noise_is_caught():
     """Laplace noise, at 99.9 % confidence. A Gaussian hides more: half its noise twice the bound, below the claim."""
-    assert own_gradients().audit(seed=1, noise=Halved).refutes
+    assert sum(own_gradients().audit(seed=seed, noise=Halved).refutes for seed in (1, 2, 3)) >= 2
     case = own_directions()
     assert 1.6 * case.audit(seed=1).epsilon < case.audit(seed=1, noise=Halved).epsilon
 
 
 def test_a_network_is_audited_in_one_run():
-    """A convolutional network, 800 canaries: something is seen, and no more than is claimed (false alarm 5 %)."""
-    found = faint_images().audit(seed=1)
+    """A convolutional network, 800 canaries: the middle one of three runs sees something, and less than is claimed."""
+    found = sorted((faint_images().audit(seed=seed) for seed in (1, 2, 3)), key=lambda each: each.epsilon)[1]
     print(found.sentence())
     assert found.canaries == 800
     assert 0 < found.epsilon < found.claimed

@@ -90,5 +90,5 @@ def test_the_loop_of_the_benchmark_does_what_the_simulator_does():
     losses = loops.federated_logreg(
         x.reshape(*shape, dim), y.reshape(shape).astype(np.float32), 0.05, clip, iter(noise)
     )
-    assert np.ptp(losses) > 0.5
+    assert np.ptp(losses) > 0.3  # they learn, so that equal losses say something
     np.testing.assert_allclose(losses, run.losses, rtol=1e-4, atol=1e-4)

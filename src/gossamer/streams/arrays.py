@@ -63,6 +63,9 @@ class ArrayStream(Stream):
     The records are kept once; reading gathers rows. Made by `from_arrays` and `common`. Who gives an order of their own
     promises that it does not depend on the records, and plays none of them more often than `occurrences` says.
 
+    Attributes:
+        order: which record is played when.
+
     >>> order = np.array([[0, 1], [1, 0]])
     >>> records = as_records([[5.0], [7.0]], [0, 1])
     >>> ArrayStream(*records, order, learners=2, occurrences=2, description="swap").read(0, 2).y
@@ -83,8 +86,8 @@ class ArrayStream(Stream):
         in_order: bool | None = None,
     ) -> None:
         self._x, self._y = x, y
-        self._order: Order = order if isinstance(order, Order) else Listed(order)
-        listed = self._order.listed if isinstance(self._order, Listed) else None
+        self.order: Order = order if isinstance(order, Order) else Listed(order)
+        listed = self.order.listed if isinstance(self.order, Listed) else None
         steps = length if listed is None else len(listed)
         self.learners, self.length, self.shared = learners, steps, learners is None
         self.features, self.occurrences, self.description = x.shape[1:], occurrences, description
@@ -92,23 +95,23 @@ class ArrayStream(Stream):
         self._in_order = in_order or (listed is not None and np.array_equal(listed.ravel(), np.arange(listed.size)))
 
     def _read(self, start: int, stop: int) -> Block:
-        shape = (stop - start, self._order.width)
+        shape = (stop - start, self.order.width)
         if self._in_order:  # nothing to gather: data that are in order already are read where they are
             records = slice(start * shape[1], stop * shape[1])
             return Block(*(leaf[records].reshape(*shape, *leaf.shape[1:]) for leaf in (self._x, self._y)))
-        rows = self._order.records(np.arange(start, stop))
+        rows = self.order.records(np.arange(start, stop))
         return Block(np.take(self._x, rows, axis=0), np.take(self._y, rows))
 
     def feed(self) -> Feed:
         """The records, and their order."""
-        return ArrayFeed(self._x, self._y, self._order)
+        return ArrayFeed(self._x, self._y, self.order)
 
     def fingerprint(self) -> str | None:
         """Of the records and of their order; None where later records do not matter for the samples before them."""
-        if self._in_order or isinstance(self._order, Listed):
+        if self._in_order or isinstance(self.order, Listed):
             return None
-        digest = hashlib.sha256(f"{self._in_order} {jax.tree.structure(self._order)}".encode())
-        for leaf in jax.tree.leaves((self._x, self._y, self._order)):
+        digest = hashlib.sha256(f"{self._in_order} {jax.tree.structure(self.order)}".encode())
+        for leaf in jax.tree.leaves((self._x, self._y, self.order)):
             digest.update(f"{leaf.dtype} {leaf.shape}".encode())
             digest.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data)
         return digest.hexdigest()

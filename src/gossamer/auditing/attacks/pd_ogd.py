@@ -173,16 +173,16 @@ def dealt(partition: Partition, *, public_labels: bool) -> Case:
     """
     rng = np.random.default_rng(0)
     x, y = rng.choice([-1.0, 1.0], (100, 1)), rng.integers(0, 2, 100)
+    options: dict[str, Any] = {"skew": 0.5} if partition == "label-skew" else {}
+    deal = partial(from_arrays, learners=4, partition=partition, seed=0, public_labels=public_labels, **options)
+    stream = deal(x, y)
+    one = int(stream.order.records(np.arange(1))[0, 0])  # a record that is played, and at once
     other_x, other_y = x.copy(), y.copy()
     if public_labels:
-        other_x[0] = -x[0]
+        other_x[one] = -x[one]
     else:
-        other_y[0] = 1 - y[0]
-    options: dict[str, Any] = {"skew": 0.5} if partition == "label-skew" else {}
-    stream, neighbour = (
-        from_arrays(*records, 4, partition, seed=0, public_labels=public_labels, **options)
-        for records in ((x, y), (other_x, other_y))
-    )
+        other_y[one] = 1 - y[one]
+    neighbour = deal(other_x, other_y)
     steps = min(stream.length or 0, neighbour.length or 0)
     moved = stream.read(0, steps).x != neighbour.read(0, steps).x
     problem = problems.Linear(1)

@@ -309,9 +309,9 @@ def dealt(stream: ArrayStream) -> Stream:
     return ArrayStream(
         stream._x,
         stream._y,
-        stream._order,
+        stream.order,
         length=stream.length,
-        learners=stream._order.width,
+        learners=stream.order.width,
         occurrences=stream.occurrences,
         description=text,
     )
