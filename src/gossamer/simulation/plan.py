@@ -51,6 +51,10 @@ class Chunk(NamedTuple):
         """How many rows of so many exchanges each it is part of."""
         return (self.end - 1) // every - self.start // every + 1
 
+    def slots(self, every: int) -> int:
+        """How many rows its result has room for: a power of two, so that few programs are compiled."""
+        return 1 << (self.length // every + 1).bit_length() if every > 1 else self.length
+
     def after(self) -> Chunk:
         """The exchange after it, without samples."""
         return Chunk(self.end, 1, 0, 1, 0, self.step + (self.stop - self.first) * self.block)
