@@ -309,7 +309,7 @@ def test_sums_of_many_rows_are_counted():
 def test_a_long_sum_is_bounded_and_not_by_much(step, coupling, order, sizes, growth):
     """2^17 terms, of which all but the first 2^13 are bounded: never below the sum of all, and not by much above it.
 
-    Where terms hardly fade, roundings make the tail longer: up to 1.61 times the exact one in 207 corners of this range.
+    Where terms hardly fade, roundings make the tail longer: up to 1.61 times the exact one in 207 corners.
     """
     rounding = Rounding(*sizes, view=1e-7, public=2.0**-21)
     fading = Fading(Rate(*step), Rate(*coupling), 0.6, 2.0, 0.25, rounding=rounding)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
     from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
     from gossamer.problems import Block
-    from gossamer.simulation import Run, simulate
+    from gossamer.simulation import Run, simulate, simulate_many
 
 __version__ = "0.3.0"
 
@@ -40,6 +40,7 @@ __all__ = [
     "problems",
     "sets",
     "simulate",
+    "simulate_many",
     "streams",
     "topology",
 ]
@@ -64,6 +65,7 @@ _HOMES = {
     "SecureNoise": "privacy",
     "audit": "auditing",
     "simulate": "simulation",
+    "simulate_many": "simulation",
 }
 _PACKAGES = {*__all__, *_HOMES.values()} - set(_HOMES)
 

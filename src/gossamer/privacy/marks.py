@@ -360,7 +360,12 @@ def _without_marks(equation: JaxprEqn, values: list[Any]) -> list[Any]:
         branches = {"branches": tuple(map(_inner, params["branches"]))} if "branches" in params else {}
         found = equation.primitive.bind(*values, **params | inner | branches)
         return list(found)
-    bound = equation.primitive.get_bind_params(params)
+    return as_written(equation, values)
+
+
+def as_written(equation: JaxprEqn, values: list[Any]) -> list[Any]:
+    """The results of an equation for these values."""
+    bound = equation.primitive.get_bind_params(equation.params)
     functions, options = bound if isinstance(bound, tuple) else ((), bound)  # older releases of JAX: a pair
     found = equation.primitive.bind(*functions, *values, **options)
     return list(found) if equation.primitive.multiple_results else [found]

@@ -153,6 +153,13 @@ class Drawn(NamedTuple):
         return made
 
 
+class Scaled(NamedTuple):
+    """Unit draws of a chunk, axes (seed, learner, C, ...), and what they are multiplied by, axis (learner,)."""
+
+    units: Any
+    scales: Any
+
+
 class World(NamedTuple):
     """The states of all learners (leading axis: learner) and of the server, and what the row so far adds up to."""
 
@@ -194,9 +201,7 @@ def at(inputs: Inputs, t: jax.Array | int, known: Ahead | None = None) -> Inputs
     def draws(noise: Mapping[str, Any], places: Mapping[str, Place]) -> dict[str, jax.Array]:
         """Axes (seed, learner, ...): taken from the chunk's, or made now."""
         return {
-            name: each.draws(places[name])
-            if isinstance(each, Drawn)
-            else lax.dynamic_index_in_dim(each, t, 2, keepdims=False)
+            name: each.draws(places[name]) if isinstance(each, Drawn) else _draws_at(each, t)
             for name, each in noise.items()
         }
 
@@ -210,6 +215,15 @@ def at(inputs: Inputs, t: jax.Array | int, known: Ahead | None = None) -> Inputs
         inputs.grid,
         inputs.server_grid,
     )
+
+
+def _draws_at(noise: Any, t: jax.Array | int) -> jax.Array:
+    """Draws that the host made, of one exchange: axes (seed, learner, ...)."""
+    made = noise.units if isinstance(noise, Scaled) else noise
+    units: jax.Array = lax.dynamic_index_in_dim(made, t, 2, keepdims=False)
+    if not isinstance(noise, Scaled):
+        return units
+    return units * jnp.asarray(noise.scales).reshape(1, -1, *(1,) * (units.ndim - 2))
 
 
 def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> Now:

@@ -95,8 +95,7 @@ def simulate(
     if checkpoint is not None:
         keeper = Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
-    rows = _TESTED_ROWS if held_out else max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (len(chosen) * program.figures)))
-    usual = max(1, exchanges // rows)
+    usual = usual_width(program, exchanges, len(chosen), tested=held_out is not None)
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
     block = max(segment.block for segment in algorithm.schedule.segments(steps))
     length = chunk or chunk_length(
@@ -120,6 +119,12 @@ def simulate(
     return report(
         feeder, program, done.tally, last, seed=chosen[0] if seeds is None else chosen, debug=debug, begun=begun
     )
+
+
+def usual_width(program: Program, exchanges: int, seeds: int, *, tested: bool) -> int:
+    """How many exchanges are a row of the result, unless told otherwise."""
+    rows = _TESTED_ROWS if tested else max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (seeds * program.figures)))
+    return max(1, exchanges // rows)
 
 
 class _Played(NamedTuple):
@@ -173,9 +178,8 @@ def _play_all(
         except GossamerError:  # a live stream ended early: what was played is kept
             look(done, played, last=True)
             raise
-        slots = 1 << (chunk.length // tally.every + 1).bit_length() if tally.every > 1 else chunk.length
         run_chunk = debugger.run_chunk if debug else engine.run_chunk
-        even = None if jax.default_backend() == "cpu" else chunk.even(tally.every)
+        slots, even = chunk.slots(tally.every), None if jax.default_backend() == "cpu" else chunk.even(tally.every)
         worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop, slots, even)
         tested = held_out is not None and chunk.end % tally.every == 0
         ahead = _play_next(feeder, program, worlds, chunk.after())[0] if tested else None

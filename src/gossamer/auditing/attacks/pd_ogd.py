@@ -25,7 +25,7 @@ from gossamer.core import Algorithm
 from gossamer.mechanisms import AdditiveLaw
 from gossamer.privacy import Budget, Clip
 from gossamer.problems import Block, Problem
-from gossamer.streams import Partition, Stream, from_arrays, smooth_cycle_logistic
+from gossamer.streams import ArrayStream, Partition, Stream, from_arrays, smooth_cycle_logistic
 from gossamer.topology import Topology
 
 CLIP = Clip(l2=1.0)
@@ -174,7 +174,10 @@ def dealt(partition: Partition, *, public_labels: bool) -> Case:
     rng = np.random.default_rng(0)
     x, y = rng.choice([-1.0, 1.0], (100, 1)), rng.integers(0, 2, 100)
     options: dict[str, Any] = {"skew": 0.5} if partition == "label-skew" else {}
-    deal = partial(from_arrays, learners=4, partition=partition, seed=0, public_labels=public_labels, **options)
+
+    def deal(x: Floats, y: Any) -> ArrayStream:
+        return from_arrays(x, y, 4, partition, seed=0, public_labels=public_labels, **options)
+
     stream = deal(x, y)
     one = int(stream.order.records(np.arange(1))[0, 0])  # a record that is played, and at once
     other_x, other_y = x.copy(), y.copy()
