@@ -44,11 +44,15 @@ class FixedTopology(Topology):
 
     def neighbours(self, exchanges: Integers) -> Neighbours:
         """The same neighbour lists for every exchange (views, not copies)."""
-        speakers, weights = padded(self._matrix)
+        speakers, weights = self._lists
         times = len(as_exchanges(exchanges))
         return Neighbours(
             np.broadcast_to(speakers, (times, *speakers.shape)), np.broadcast_to(weights, (times, *weights.shape))
         )
+
+    @cached_property
+    def _lists(self) -> Neighbours:
+        return padded(self._matrix)
 
     def links(self, exchanges: Integers) -> NDArray[np.int64]:
         """Directed messages per exchange: all links, always."""
