@@ -69,7 +69,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     ]
     decisions = jnp.stack(played)
     transcript = {"decisions": decisions, "messages": spoken(everything), "broadcasts": heard}
-    row = add_up(world.row, observe(program, decisions, inputs.block), inputs.rows.begins)
+    row = add_up(world.row, observe(program, decisions, inputs), inputs.rows.begins)
     return World(_stack(listened), server, row), Outputs(row, {name: transcript[name] for name in program.record})
 
 

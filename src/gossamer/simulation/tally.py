@@ -16,6 +16,7 @@ from gossamer.privacy import Assumption, Guarantee, SecureNoise
 from gossamer.simulation import engine
 from gossamer.simulation.engine import Figures, Outputs, Program
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.measuring import sample_of
 from gossamer.simulation.plan import Chunk
 from gossamer.simulation.run import Run
 
@@ -155,6 +156,7 @@ def report(
         test_losses=tests.get("loss"),
         test_accuracy=tests.get("accuracy"),
         wall_time=time.perf_counter() - begun,
+        measured=sample_of(program.learners, program.sampled).astype(np.int64) if program.sampled else None,
     )
 
 

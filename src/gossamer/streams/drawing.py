@@ -1,4 +1,4 @@
-"""Streams that are drawn: every sample a function of (seed, step, learner), for NumPy and in compiled programs alike."""
+"""Streams that are drawn: every sample a function of (seed, step, learner), by NumPy and in compiled programs."""
 
 from __future__ import annotations
 
