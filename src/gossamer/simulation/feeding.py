@@ -32,7 +32,11 @@ class Feeder:
     sources: tuple[NoiseSource, ...]
 
     def constant(self) -> Any:
-        """The part of the mixing weights that never changes."""
+        """The part of the mixing weights that never changes, put on the device once."""
+        return self._constant
+
+    @cached_property
+    def _constant(self) -> Any:
         return jax.device_put(self.algorithm.network(np.zeros(1, np.int64))[0])
 
     @cached_property

@@ -17,22 +17,19 @@ from gossamer.privacy import FastNoise, NoiseSource
 from gossamer.problems import Block
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
-from gossamer.simulation import engine
+from gossamer.simulation import engine, memory
 from gossamer.simulation.bar import progress_bar
 from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.checks import check_run, check_seeds
 from gossamer.simulation.engine import Measure, Outputs, Program, World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.keeper import Keeper
-from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, left_over
+from gossamer.simulation.plan import Chunk, chunks, cut_at_rows, left_over
 from gossamer.simulation.run import Run
+from gossamer.simulation.sizes import length_of, loop_for, slots_of, usual_every
 from gossamer.simulation.tally import put_down, report
 from gossamer.simulation.testing import HeldOut
 from gossamer.streams import Stream
-
-_ROWS = 1000  # rows a run keeps unless told otherwise
-_ROW_NUMBERS, _FEWEST_ROWS = 2**25, 10  # with many learners fewer, so that they do not fill the memory
-_TESTED_ROWS = 50  # likewise where every row ends with a test
 
 
 def simulate(
@@ -95,20 +92,10 @@ def simulate(
     if checkpoint is not None:
         keeper = Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
-    rows = _TESTED_ROWS if held_out else max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (len(chosen) * program.figures)))
-    usual = max(1, exchanges // rows)
+    usual = usual_every(program, len(chosen), exchanges, tested=held_out is not None)
+    memory.require(feeder, program, steps, every or usual, chunk)
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
-    block = max(segment.block for segment in algorithm.schedule.segments(steps))
-    length = chunk or chunk_length(
-        algorithm,
-        feeder.sources,
-        block,
-        batch=batch_of(stream),
-        fed=feeder.fed,
-        shown=program.shown(len(chosen), done.tally.every) if feeder.in_program else 0,
-    )
-    if feeder.in_program and chunk is None:
-        length = min(length, 1 << (exchanges - 1).bit_length())
+    length = length_of(feeder, program, steps, done.tally.every, chunk)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
     if held_out:
         plan = cut_at_rows(plan, done.tally.every)
@@ -173,9 +160,7 @@ def _play_all(
         except GossamerError:  # a live stream ended early: what was played is kept
             look(done, played, last=True)
             raise
-        slots = 1 << (chunk.length // tally.every + 1).bit_length() if tally.every > 1 else chunk.length
-        whole = chunk.stop - chunk.first == chunk.length and jax.default_backend() != "cpu"
-        run_chunk = debugger.run_chunk if debug else engine.run_whole_chunk if whole else engine.run_chunk
+        slots, run_chunk = slots_of(chunk.length, tally.every), debugger.run_chunk if debug else loop_for(chunk)
         worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop, slots)
         tested = held_out is not None and chunk.end % tally.every == 0
         ahead = _play_next(feeder, program, worlds, chunk.after())[0] if tested else None
