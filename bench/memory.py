@@ -57,7 +57,7 @@ CASES = (
     Case("pd_ogd", 1_000_000, 10, 20, "local"),
     Case("pd_ogd", 1_000_000, 100, 5),
     Case("d_ogd", 1_000_000, 10, 20),
-    Case("pd_ftgl", 100_000, 100, 20),
+    Case("pd_ftgl", 1_000, 100, 400),
     Case("online_federated", 1_000, 100, 200),
     Case("online_federated", 100_000, 100, 20),
 )
@@ -72,9 +72,11 @@ def made(case: Case) -> tuple[Algorithm, Stream]:
     elif case.algorithm == "pd_ogd":
         algorithm = algorithms.pd_ogd(problem, topology.ring(n), step=0.1, **private)
     elif case.algorithm == "pd_ftgl":
-        algorithm = algorithms.pd_ftgl(problem, topology.ring(n), step=0.1, **private)
+        network = topology.random_regular(n, 8, seed=0)
+        algorithm = algorithms.pd_ftgl(problem, network, horizon=case.steps, **private)
     else:
-        algorithm = algorithms.online_federated(problem, n, step=0.1, rounds=case.steps, tau=1, **private)
+        rounds = {"horizon": case.steps, "steps_per_exchange": 1, "aggregation": "independent"}
+        algorithm = algorithms.online_federated(problem, n, step=0.1, **rounds, **private)
     if case.stream == "drawn":
         return algorithm, streams.smooth_cycle_logistic(n, d, seed=1)
     x = np.random.default_rng(0).standard_normal((n * case.steps, d), dtype=np.float32) / np.float32(np.sqrt(d))

@@ -25,46 +25,49 @@ NEAR = 0.25
 """Of a run that may take more than this share of the memory that is there, the compiler is asked."""
 
 _DOUBLE, _SINGLE = 8, 4
-_COMPILING = 60 * 2**20  # a compiler takes about this much on the host, whatever it compiles
+_COMPILING = 60 * 2**20, 100 * 2**20  # about what a compiler takes; more where a program draws and reads by itself
 
 
 class Memory(NamedTuple):
-    """Bytes at the peak of a run, by what they are for; on a CPU all of them are in one memory.
+    """Bytes that a run takes, by what they are for; on a CPU all of them are in one memory.
 
     Attributes:
         records: of the stream and of the network, put on the device.
         states: of all learners and seeds, before and after the chunks that are computed and looked at.
-        inputs: samples, noise and schedules of two chunks.
+        inputs: samples, noise and schedules of chunks.
         scratch: what the compiled program writes down in between.
-        shown: rows and transcript of two chunks, on the device.
+        shown: rows and transcript of chunks, on the device.
         result: rows on the host, in double precision, and the last decisions.
         transcript: what `record` asks for, on the host.
         compiling: what the compiler takes, on the host.
+        reported: what is made of rows and transcript at the end, when inputs and scratch are gone.
     """
 
-    records: int
-    states: int
-    inputs: int
-    scratch: int
-    shown: int
-    result: int
-    transcript: int
-    compiling: int
+    records: int = 0
+    states: int = 0
+    inputs: int = 0
+    scratch: int = 0
+    shown: int = 0
+    result: int = 0
+    transcript: int = 0
+    compiling: int = 0
+    reported: int = 0
 
     @property
     def device(self) -> int:
-        """Bytes on the device."""
+        """Bytes on the device, at their peak."""
         return self.records + self.states + self.inputs + self.scratch + self.shown
 
     @property
     def host(self) -> int:
-        """Bytes on the host, beside the device's where that is a CPU."""
-        return self.result + self.transcript + self.compiling
+        """Bytes on the host at their peak, where the device is no CPU."""
+        return self.result + self.transcript + self.compiling + self.reported
 
     @property
     def total(self) -> int:
-        """Both."""
-        return self.device + self.host
+        """Bytes at the peak where the device is a CPU: while chunks are computed, or at the end."""
+        kept = self.records + self.states + self.result + self.transcript + self.compiling
+        return kept + max(self.inputs + self.scratch + self.shown, self.reported)
 
 
 class Shape(NamedTuple):
@@ -77,57 +80,52 @@ class Shape(NamedTuple):
 
 
 def estimate(feeder: Feeder, program: Program, run: Shape, *, ask: bool = False) -> Memory:
-    """Bytes that a run takes at its peak, beside what is there before it; `ask` the compiler for what it needs."""
-    schedule = feeder.algorithm.schedule
-    exchanges = schedule.exchanges(run.steps)
-    several = exchanges > run.length
-    worlds = jax.eval_shape(lambda: engine.start(program))
-    world, decisions = run.seeds * _bytes(worlds), run.seeds * program.learners * program.problem.dim * _SINGLE
-    recorded = _recorded(program, worlds, run.seeds)
-    slots = slots_of(run.length, run.every)
-    row = run.seeds * 2 * program.figures * _SINGLE
-    samples = _sample_bytes(feeder, max(segment.block for segment in schedule.segments(run.steps)))
-    shown = slots * row + run.length * recorded
-    states = (2 + several) * world  # those before and after a chunk, and those that were looked at last
-    inputs = 0 if feeder.in_program else (1 + several) * run.length * _noise_bytes(feeder)
-    if not feeder.fed:
-        inputs += (1 + several) * run.length * samples
-    scratch = 2 * world + 2 * samples + decisions
-    if ask and feeder.fed:
-        scratch = _scratch(feeder, program, run)
-    rows = -(-exchanges // run.every) + 1
+    """Bytes that a run takes, beside what is there before it; `ask` the compiler for what its program needs."""
+    exchanges = feeder.algorithm.schedule.exchanges(run.steps)
+    alive = 1 + (exchanges > run.length)  # chunks: one is computed while the one before it is looked at
+    world = run.seeds * _bytes(jax.eval_shape(lambda: engine.start(program)))
+    decisions = run.seeds * program.learners * program.problem.dim * _SINGLE
+    recorded = len(program.record) * decisions  # about: messages may have parts beside a value
+    samples = _sample_bytes(feeder, run.steps)
+    slots, rows = slots_of(run.length, run.every), -(-exchanges // run.every)
+    figures = run.seeds * program.figures
+    asked = ask and feeder.fed
     return Memory(
         records=_record_bytes(feeder),
-        states=states,
-        inputs=inputs,
-        scratch=scratch,
-        shown=(1 + several) * shown,
-        result=_result_bytes(program, run, rows, min(rows, slots)) + decisions,
-        transcript=2 * exchanges * recorded,
-        compiling=_COMPILING,
+        states=(1 + alive) * world,
+        inputs=alive * run.length * ((0 if feeder.fed else samples) + _noise_bytes(feeder)),
+        scratch=_scratch(feeder, program, run) if asked else 2 * world + 2 * samples + decisions,
+        shown=alive * (slots * figures * 2 * _SINGLE + run.length * recorded),
+        result=figures * _DOUBLE * _rows_kept(rows, min(rows, slots)) + decisions,
+        transcript=exchanges * recorded,
+        compiling=_COMPILING[feeder.in_program],
+        reported=figures * _DOUBLE * rows + exchanges * recorded,
     )
 
 
-def _result_bytes(program: Program, run: Shape, rows: int, at_once: int) -> int:
-    """Rows in double precision, with room to grow, and once more in the run, or while those of a chunk are added."""
-    figure = run.seeds * program.figures * _DOUBLE
-    room = 1 << (rows - 1).bit_length()
-    return figure * (room + max(rows, 4 * at_once))
+def _rows_kept(rows: int, at_once: int) -> int:
+    """Rows in double precision while a run goes on: all of them, and those of a chunk four times while they are added.
+
+    Where there is no more room for rows, those so far are copied, and there are two of each for a moment.
+
+    >>> _rows_kept(20, 1), _rows_kept(100, 100)
+    (36, 500)
+    """
+    copied = 2 * (1 << (rows - 1).bit_length() - 1) if rows > at_once else rows
+    return max(rows, copied) + 4 * at_once
 
 
-def _recorded(program: Program, worlds: Any, seeds: int) -> int:
-    """Bytes of the transcript of an exchange, about: messages may have parts beside a decision's size."""
-    return seeds * len(program.record) * program.learners * program.problem.dim * _SINGLE
-
-
-def _sample_bytes(feeder: Feeder, block: int) -> int:
+def _sample_bytes(feeder: Feeder, steps: int) -> int:
     """Of the samples of an exchange: features and a label."""
+    block = max(segment.block for segment in feeder.algorithm.schedule.segments(steps))
     features = int(np.prod(feeder.algorithm.problem.feature_shape, dtype=np.int64))
     return feeder.width * max(1, block) * (features + 1) * _SINGLE
 
 
 def _noise_bytes(feeder: Feeder) -> int:
-    """Of the draws of an exchange, of all seeds."""
+    """Of the draws of an exchange, of all seeds, where the host makes them."""
+    if feeder.in_program:
+        return 0
     drawn = sum(draw.spec.size for draw in learners_draws(feeder.algorithm).values())
     return len(feeder.sources) * feeder.algorithm.learners * drawn * _SINGLE
 
@@ -161,7 +159,7 @@ def _array(leaf: Any) -> Any:
 def require(feeder: Feeder, program: Program, steps: int, every: int, chunk: int | None) -> None:
     """Refuse a run that needs more memory than there is, before anything is computed."""
     if feeder.in_program:
-        _compare(Memory(_record_bytes(feeder), *[0] * 7), feeder, program)  # before they are put there
+        _compare(Memory(records=_record_bytes(feeder)), feeder, program)  # before they are put there
     run = Shape(steps, len(feeder.sources), every, length_of(feeder, program, steps, every, chunk))
     needed = estimate(feeder, program, run)
     if _share(needed) > NEAR:
@@ -196,21 +194,21 @@ def _compare(needed: Memory, feeder: Feeder, program: Program) -> None:
 
 
 def _advice(needed: Memory, feeder: Feeder, program: Program) -> str:
-    """The option that makes the largest part smaller."""
+    """The options that make the largest part smaller."""
     largest = max(needed._asdict().items(), key=lambda part: part[1])[0]
-    fewer = ", or fewer seeds" if len(feeder.sources) > 1 else ""
-    if largest == "transcript" or (largest == "shown" and program.record):
-        return f"record less: record=(), or fewer steps{fewer}"
-    if largest in ("result", "shown"):
-        measured = ", or measure='global', which keeps a sample of the learners" if program.own_samples else ""
-        return f"keep fewer rows with a larger every={measured}{fewer}".replace("every=,", "every=...,")
-    if largest == "inputs":
-        return f"compute fewer exchanges at once with a smaller chunk={fewer}"
-    if largest == "records":
-        return "use fewer records, or a device with more memory"
+    rows, kept = largest in ("result", "shown", "reported"), bool(program.record)
     exact = program.measure == "global" and program.sampled is None and not program.shared
-    measured = "measure='local'" if exact else "fewer learners, or a device with more memory"
-    return f"try {measured}{fewer}"
+    options = {
+        "record=(): no transcript": largest == "transcript" or (rows and kept),
+        "a larger every=, for fewer rows": rows and not kept,
+        "measure='global', which measures a sample of so many learners": rows and program.own_samples,
+        "a smaller chunk=, for fewer exchanges at once": largest == "inputs",
+        "fewer records": largest == "records",
+        "measure='local'": largest == "scratch" and exact,
+        "fewer learners": largest in ("states", "scratch"),
+        "fewer seeds": len(feeder.sources) > 1 and largest != "records",
+    }
+    return "try " + ", or ".join(option for option, helps in options.items() if helps)
 
 
 def _in_words(size: int) -> str:
