@@ -98,7 +98,7 @@ def test_what_is_available_is_something():
 
 
 def test_a_container_may_leave_less(monkeypatch, tmp_path):
-    for name, number in (("max", 5_000_000), ("current", 200_000)):
+    for name, number in (("max", 5_000_000), ("current", 2_000_000)):
         (tmp_path / name).write_text(f"{number}\n")
     monkeypatch.setattr(
         memory, "_GROUPS", ((tmp_path / "none", tmp_path / "none"), (tmp_path / "max", tmp_path / "current"))

@@ -25,7 +25,8 @@ NEAR = 0.25
 """Of a run that may take more than this share of the memory that is there, the compiler is asked."""
 
 _DOUBLE, _SINGLE = 8, 4
-_COMPILING = 60 * 2**20, 100 * 2**20  # about what a compiler takes; more where a program draws and reads by itself
+_COMPILING = 62 * 2**20  # about what a compiler takes on the host, whatever it compiles
+_NOT_RETURNED = 64 * 2**20  # about what a process keeps of memory that it has freed
 
 
 class Memory(NamedTuple):
@@ -67,7 +68,8 @@ class Memory(NamedTuple):
     def total(self) -> int:
         """Bytes at the peak where the device is a CPU: while chunks are computed, or at the end."""
         kept = self.records + self.states + self.result + self.transcript + self.compiling
-        return kept + max(self.inputs + self.scratch + self.shown, self.reported)
+        computing = self.inputs + self.scratch + self.shown
+        return kept + max(computing, self.reported) + min(computing, self.reported, _NOT_RETURNED)
 
 
 class Shape(NamedTuple):
@@ -96,23 +98,11 @@ def estimate(feeder: Feeder, program: Program, run: Shape, *, ask: bool = False)
         inputs=alive * run.length * ((0 if feeder.fed else samples) + _noise_bytes(feeder)),
         scratch=_scratch(feeder, program, run) if asked else 2 * world + 2 * samples + decisions,
         shown=alive * (slots * figures * 2 * _SINGLE + run.length * recorded),
-        result=figures * _DOUBLE * _rows_kept(rows, min(rows, slots)) + decisions,
+        result=figures * _DOUBLE * (rows + 4 * min(rows, slots)) + decisions,  # four copies while they are added
         transcript=exchanges * recorded,
-        compiling=_COMPILING[feeder.in_program],
+        compiling=_COMPILING,
         reported=figures * _DOUBLE * rows + exchanges * recorded,
     )
-
-
-def _rows_kept(rows: int, at_once: int) -> int:
-    """Rows in double precision while a run goes on: all of them, and those of a chunk four times while they are added.
-
-    Where there is no more room for rows, those so far are copied, and there are two of each for a moment.
-
-    >>> _rows_kept(20, 1), _rows_kept(100, 100)
-    (36, 500)
-    """
-    copied = 2 * (1 << (rows - 1).bit_length() - 1) if rows > at_once else rows
-    return max(rows, copied) + 4 * at_once
 
 
 def _sample_bytes(feeder: Feeder, steps: int) -> int:

@@ -95,6 +95,7 @@ def simulate(
     usual = usual_every(program, len(chosen), exchanges, tested=held_out is not None)
     memory.require(feeder, program, steps, every or usual, chunk)
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
+    done.tally.expected = exchanges // done.tally.every + 1
     length = length_of(feeder, program, steps, done.tally.every, chunk)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
     if held_out:

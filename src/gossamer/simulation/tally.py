@@ -29,6 +29,7 @@ class Tally:
     def __init__(self, every: int) -> None:
         self.every = every
         self.rows = 0
+        self.expected = 0  # rows that there will be: room for them is made once
         self._sums: dict[str, Doubles] = {}  # with room for more rows than there are
         self.transcript: dict[str, list[NDArray[Any]]] = {}
         self.tests: dict[str, list[Doubles]] = {}  # axes (row, seed, learner)
@@ -63,7 +64,7 @@ class Tally:
         """The sums of this name, with room for all rows."""
         sums = self._sums.get(name, np.zeros((0, *values.shape[1:])))
         if len(sums) < self.rows:
-            room = np.zeros((max(self.rows, 2 * len(sums)), *values.shape[1:]))
+            room = np.zeros((max(self.rows, 2 * len(sums), self.expected), *values.shape[1:]))
             room[: len(sums)] = sums
             sums = self._sums[name] = room
         return sums
