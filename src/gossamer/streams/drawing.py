@@ -100,7 +100,7 @@ def _normal(at: Place, count: int, first: int) -> Any:
     turned = words_of(at, half + pair) - (second * np.uint32(2**30)).reshape(1, 1, count)  # a sine: a quarter behind
     turns = jax.lax.bitcast_convert_type(turned, jnp.int32).astype(np.float32) * np.float32(2**-31)
     v = np.float32(0.5) - jnp.abs(turns)  # cos(pi u) = sin(pi (1/2 - |u|))
-    square, series = v * v, np.float32(_SINE[-1])
+    square, series = v * v, jnp.float32(_SINE[-1])
     for coefficient in _SINE[-2::-1]:
         series = series * square + np.float32(coefficient)
     return jnp.sqrt(np.float32(-2) * jnp.log(radius)) * v * series
