@@ -1,143 +1,65 @@
-"""Memory that runs take, estimated before them and measured: `python -m bench.memory` prints a table of both.
+"""Memory of online_federated against the number of rounds: `python -m bench.memory` prints it.
 
-Every run is a process of its own. What counts is by how much a run raises the resident memory above what modules,
-algorithm and stream take before it. The numbers go to docs/evidence/memory.json.
+Every run is a process of its own, on a few samples that come again and again, so that the data do not grow.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
-import platform
-import sys
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from bench.tools import print_table
-from gossamer import Budget, Rate, algorithms, problems, simulate, streams, topology
-from gossamer.core import Algorithm
-from gossamer.privacy import FastNoise
-from gossamer.simulation import memory
-from gossamer.simulation.engine import Program
-from gossamer.simulation.feeding import Feeder
-from gossamer.simulation.sizes import length_of, usual_every
-from gossamer.streams import Stream
+from bench.tools import Repeated, print_table
+from bench.workloads import FEDERATED_DIM, FEDERATED_LEARNERS, LOCAL_STEPS, federated
+from gossamer import simulate
+from gossamer.mechanisms import Aggregation
 
-FILE = Path("docs/evidence/memory.json")
+ROUNDS = (1_000, 100_000)
+AGGREGATIONS: tuple[Aggregation, ...] = ("independent", "blt")
 
 
-class Case(NamedTuple):
-    """A run; `stream`: "drawn", or "records" of which there are as many as samples are played."""
-
-    algorithm: str
-    learners: int
-    dim: int
-    steps: int
-    measure: str = "global"
-    stream: str = "drawn"
-    seeds: int = 1
-    record: tuple[str, ...] = ()
+def samples(steps: int = 1_000) -> Repeated:
+    """Few, so that the data do not grow."""
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((steps, FEDERATED_LEARNERS, FEDERATED_DIM), dtype=np.float32) / np.float32(
+        np.sqrt(FEDERATED_DIM)
+    )
+    return Repeated(x, (x[..., 0] > 0).astype(np.int32))
 
 
-CASES = (
-    Case("pd_ogd", 16, 100, 2_000),
-    Case("pd_ogd", 1_000, 100, 200),
-    Case("pd_ogd", 1_000, 100, 200, "local"),
-    Case("pd_ogd", 10_000, 100, 100),
-    Case("pd_ogd", 10_000, 100, 100, "local"),
-    Case("pd_ogd", 10_000, 100, 50, seeds=5),
-    Case("pd_ogd", 100_000, 100, 20),
-    Case("pd_ogd", 100_000, 100, 20, "local"),
-    Case("pd_ogd", 100_000, 20, 20, stream="records"),
-    Case("pd_ogd", 100_000, 20, 20, record=("messages",)),
-    Case("pd_ogd", 1_000_000, 10, 20),
-    Case("pd_ogd", 1_000_000, 10, 20, "local"),
-    Case("pd_ogd", 1_000_000, 100, 5),
-    Case("d_ogd", 1_000_000, 10, 20),
-    Case("pd_ftgl", 1_000, 100, 400),
-    Case("online_federated", 1_000, 100, 200),
-    Case("online_federated", 100_000, 100, 20),
-)
+def beyond_data(rounds: int, aggregation: Aggregation) -> tuple[float, float]:
+    """The peak resident memory of this process in MB: with modules and data loaded, and by how much a run raises it."""
+    algorithm, stream = federated(rounds, aggregation), samples()
+    before = peak()
+    simulate(algorithm, stream, rounds * LOCAL_STEPS, seed=0, measure="local", progress=False)
+    return before, peak() - before
 
 
-def made(case: Case) -> tuple[Algorithm, Stream]:
-    n, d = case.learners, case.dim
-    problem = problems.Logistic(d, feature_bound=1.0)
-    private = {"budget": Budget(1.0), "clip": 1.0}
-    if case.algorithm == "d_ogd":
-        algorithm = algorithms.d_ogd(problem, topology.ring(n), step=Rate(1.0))
-    elif case.algorithm == "pd_ogd":
-        algorithm = algorithms.pd_ogd(problem, topology.ring(n), step=0.1, **private)
-    elif case.algorithm == "pd_ftgl":
-        network = topology.random_regular(n, 8, seed=0)
-        algorithm = algorithms.pd_ftgl(problem, network, horizon=case.steps, **private)
-    else:
-        rounds = {"horizon": case.steps, "steps_per_exchange": 1, "aggregation": "independent"}
-        algorithm = algorithms.online_federated(problem, n, step=0.1, **rounds, **private)
-    if case.stream == "drawn":
-        return algorithm, streams.smooth_cycle_logistic(n, d, seed=1)
-    x = np.random.default_rng(0).standard_normal((n * case.steps, d), dtype=np.float32) / np.float32(np.sqrt(d))
-    return algorithm, streams.from_arrays(x, (x[:, 0] > 0).astype(np.int32), learners=n, seed=0)
+def peak() -> float:
+    """The peak resident memory of this process in MB; `getrusage` would count that of its parent at the fork too."""
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
-def measured(case: Case) -> dict[str, Any]:
-    """In this process: what is estimated, and by how much the run raises the resident memory."""
-    algorithm, stream = made(case)
-    before = status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
-    seeds = list(range(case.seeds))
-    run = simulate(algorithm, stream, case.steps, seeds=seeds, measure=case.measure, record=case.record)
-    rise = status("VmHWM") - before
-    needed = estimated(case, algorithm, stream)
-    parts = {name: round(size / 1e6, 1) for name, size in needed._asdict().items()}
-    return case._asdict() | {
-        "estimate": needed.total / 1e6,
-        "measured": rise / 1e6,
-        "parts": parts,
-        "seconds": run.wall_time,
-    }
-
-
-def estimated(case: Case, algorithm: Algorithm, stream: Stream) -> memory.Memory:
-    feeder = Feeder(algorithm, stream, tuple(map(FastNoise, range(case.seeds))))
-    program = Program.of(algorithm, stream.shared, case.measure, case.record)  # type: ignore[arg-type]
-    every = usual_every(program, case.seeds, algorithm.schedule.exchanges(case.steps), tested=False)
-    length = length_of(feeder, program, case.steps, every, None)
-    return memory.estimate(feeder, program, memory.Shape(case.steps, case.seeds, every, length), ask=True)
-
-
-def status(name: str) -> int:
-    """The resident memory of this process in bytes, now (VmRSS) or at its peak (VmHWM)."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) * 1024
+def state(rounds: int, aggregation: Aggregation) -> int:
+    """What one learner's mechanism remembers, in bytes."""
+    (release,) = federated(rounds, aggregation).releases
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(jax.eval_shape(release.mechanism.init)))
 
 
 def main() -> None:
-    fresh, rows = multiprocessing.get_context("spawn"), []
-    for case in CASES:
-        if sys.argv[1:] and str(CASES.index(case)) not in sys.argv[1:]:
-            continue
-        with fresh.Pool(1) as pool:
-            rows.append(pool.apply(measured, (case,)))
-        print(rows[-1], flush=True)
-    print_table("memory", COLUMNS, [cells(row) for row in rows])
-    if not sys.argv[1:]:
-        about = {"machine": f"{platform.machine()}, {jax.default_backend()}", "jax": jax.__version__, "runs": rows}
-        FILE.write_text(json.dumps(about, indent=1) + "\n")
-
-
-COLUMNS = ("run", "measure", "estimate", "measured", "measured / estimate")
-
-
-def cells(row: dict[str, Any]) -> list[str]:
-    name = f"{row['algorithm']}, n={row['learners']:,}, d={row['dim']}, T={row['steps']:,}"
-    name += f", {row['seeds']} seeds" * (row["seeds"] > 1) + ", records" * (row["stream"] == "records")
-    name += ", messages recorded" * bool(row["record"])
-    sizes = (f"{row[key]:,.0f} MB" for key in ("estimate", "measured"))
-    return [name, row["measure"], *sizes, f"{row['measured'] / row['estimate']:.2f}"]
+    fresh = multiprocessing.get_context("spawn")
+    rows = []
+    for aggregation in AGGREGATIONS:
+        for rounds in ROUNDS:
+            with fresh.Pool(1) as pool:
+                before, more = pool.apply(beyond_data, (rounds, aggregation))
+            sizes = (f"{before:.0f} MB", f"{more:.0f} MB", f"{state(rounds, aggregation):,} bytes")
+            rows.append([f"{aggregation}, R={rounds:,}", *sizes])
+    title = f"online_federated, n={FEDERATED_LEARNERS}, d={FEDERATED_DIM}, tau={LOCAL_STEPS}: a fresh process each"
+    print_table(title, ("run", "modules and data", "a run beyond that", "state of a mechanism"), rows)
 
 
 if __name__ == "__main__":
