@@ -15,7 +15,7 @@ import numpy as np
 
 from gossamer.core.drawing import learners_draws
 from gossamer.errors import ConfigurationError
-from gossamer.simulation import engine
+from gossamer.simulation import engine, measuring
 from gossamer.simulation.engine import Program
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import chunks
@@ -188,10 +188,11 @@ def _advice(needed: Memory, feeder: Feeder, program: Program) -> str:
     largest = max(needed._asdict().items(), key=lambda part: part[1])[0]
     rows, kept = largest in ("result", "shown", "reported"), bool(program.record)
     exact = program.measure == "global" and program.sampled is None and not program.shared
+    sampled = program.own_samples and measuring.size("global", False, program.learners) is not None
     options = {
         "record=(): no transcript": largest == "transcript" or (rows and kept),
         "a larger every=, for fewer rows": rows and not kept,
-        "measure='global', which measures a sample of so many learners": rows and program.own_samples,
+        "measure='global', which measures a sample of so many learners": rows and sampled,
         "a smaller chunk=, for fewer exchanges at once": largest == "inputs",
         "fewer records": largest == "records",
         "measure='local'": largest == "scratch" and exact,
