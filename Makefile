@@ -33,6 +33,7 @@ benchmarks: .venv/ready
 # Numbers that pages quote: docs/evidence/ is written, the other tables are printed. Minutes.
 evidence: .venv/ready
 	$(BIN)/python -W ignore -m bench.choose
+	$(BIN)/python -m bench.estimates
 	$(BIN)/python -m bench.flow
 	$(BIN)/python -m bench.wheel
 

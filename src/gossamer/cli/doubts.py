@@ -60,7 +60,7 @@ def about_learning(run: Run, problem: Problem, stream: Stream) -> list[str]:
     []
     """
     loss, idle = summarize(run).average_loss, _idle_loss(problem, stream, int(run.steps[-1]))
-    if loss <= idle:
+    if loss - 3 * (run.loss_error or 0.0) <= idle:  # what is estimated may be above by chance
         return []
     said = f"the average loss, {loss:.3g}, is above {idle:.3g}, that of never learning."
     if run.guarantee.basis == "none":

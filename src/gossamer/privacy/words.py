@@ -100,8 +100,18 @@ def words(at: Place, count: int, first: int = 0) -> Words:
     >>> bool((words(at, 8)[:, 5:] == words(at, 3, first=5)).all())
     True
     """
-    counters = np.arange(first, first + count, dtype=np.uint32) * GOLDEN
-    x = at.u[..., None] + counters.reshape(*(1,) * at.u.ndim, count)
+    return words_of(at, np.arange(first, first + count, dtype=np.uint32))
+
+
+def words_of(at: Place, numbers: np.ndarray[Any, Any]) -> Words:
+    """The words of these numbers, of every place: axes (..., word).
+
+    >>> at = places(Key.of(0, "doc"), np.arange(3, dtype=np.uint32), Time.of(10))
+    >>> bool((words_of(at, np.array([5, 2], np.uint32)) == words(at, 8)[:, [5, 2]]).all())
+    True
+    """
+    counters = numbers * GOLDEN
+    x = at.u[..., None] + counters.reshape(*(1,) * at.u.ndim, len(numbers))
     shifted = x >> 16
     x ^= shifted
     x *= _FIRST

@@ -25,6 +25,8 @@ def row_norms(x: jax.Array, order: Literal[1, 2] = 2) -> jax.Array:
     [5.0, 0.0]
     >>> row_norms(jnp.array([[3.0, -4.0]]), order=1).tolist()
     [7.0]
+    >>> row_norms(jnp.ones((0, 500))).shape
+    (0,)
     """
     flat = x.reshape(x.shape[0], math.prod(x.shape[1:]))
     if order == 1:
@@ -39,7 +41,7 @@ def _sum_last(x: jax.Array) -> jax.Array:
     if group == length or not length:
         return jnp.sum(x, axis=1)
     whole = length - length % group
-    sums = jnp.sum(x[:, :whole].reshape(x.shape[0], -1, group), axis=2)
+    sums = jnp.sum(x[:, :whole].reshape(x.shape[0], whole // group, group), axis=2)
     if whole == length:
         return jnp.sum(_written_down(sums), axis=1)
     sums, rest = _written_down((sums, jnp.sum(x[:, whole:], axis=1)))

@@ -11,7 +11,6 @@ from gossamer.metrics.summary import (
     last_tenth,
     numbers_in_words,
     percent,
-    seed_count,
     spread_in_words,
     summarize,
 )
@@ -56,7 +55,7 @@ def summary_table(run: Run) -> Table:
     """
     rows = [("steps (samples per learner)", f"{run.steps[-1]:,}")]
     rows += numbers_in_words(run).items()
-    rows += [("±", spread_in_words(run))] if seed_count(run) > 1 else []
+    rows += [("±", spread)] if (spread := spread_in_words(run)) else []
     rows += [
         ("messages sent", f"{run.messages:,}"),
         ("bytes sent", f"{run.bytes:,}"),

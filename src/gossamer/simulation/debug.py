@@ -77,7 +77,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     ]
     decisions = jnp.stack(played)
     transcript = {"decisions": decisions, "messages": spoken(everything), "broadcasts": heard}
-    row = add_up(begun(program, world, inputs), observe(program, decisions, inputs.block))
+    row = add_up(begun(program, world, inputs), observe(program, decisions, inputs))
     return World(_stack(listened), server, row), Outputs(row, {name: transcript[name] for name in program.record})
 
 

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from gossamer.core import Algorithm, Learner, Message, Now, Server, State
 from gossamer.privacy import NoiseSpec
 from gossamer.privacy.compiled import Recipe, draws_from, places_at
-from gossamer.privacy.words import Key, Place, Time, permuted, places
+from gossamer.privacy.words import Place, Time
 from gossamer.problems import Block, Problem
+from gossamer.simulation import measuring
+from gossamer.simulation.measuring import sample_of
 from gossamer.streams import Feed
 from gossamer.topology import Mixing, spoken
 
@@ -46,6 +48,7 @@ class Program:
     measure: Measure
     coordinates: tuple[int, ...] | None
     record: tuple[str, ...]
+    sampled: int | None = None  # so many decisions are measured, on samples of the samples: see `measuring`
 
     @property
     def own_samples(self) -> bool:
@@ -53,18 +56,25 @@ class Program:
         return self.measure == "local" and not self.shared
 
     @property
+    def decisions(self) -> int:
+        """How many decisions are measured."""
+        return 1 if self.measure == "joint" else self.sampled or self.learners
+
+    @property
     def figures(self) -> int:
         """How many numbers a row adds up: see `Figures`."""
-        decisions = 1 if self.measure == "joint" else self.learners
-        return decisions * (2 if self.problem.classifies else 1) + 1
+        return self.decisions * (2 if self.problem.classifies else 1) + 1
 
     def shown(self, seeds: int, every: int) -> int:
         """About how many numbers come out of an exchange: a share of a row, and the transcript."""
         return seeds * (-(-2 * self.figures // every) + len(self.record) * self.learners * self.problem.dim)
 
     def measured(self, steps: int, width: int) -> int:
-        """On how many samples each decision is measured in an exchange of so many steps of so many samples."""
-        return steps if self.own_samples else steps * width
+        """On how many samples each decision is measured in an exchange of so many steps of so many samples.
+
+        Of an estimate, steps: what is added up is then the mean over the samples that are drawn of each.
+        """
+        return steps if self.own_samples or self.sampled else steps * width
 
     @classmethod
     def of(
@@ -82,6 +92,7 @@ class Program:
             measure,
             algorithm.coordinates if measure == "joint" else None,
             record,
+            measuring.size(measure, shared, algorithm.learners),
         )
 
 
@@ -111,10 +122,17 @@ class Inputs(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of a chunk's result: the number of the row that an exchange belongs to, and whether it begins the row."""
+    """Rows of a chunk's result.
+
+    Attributes:
+        number: of the row that an exchange belongs to.
+        begins: whether the exchange begins the row.
+        exchange: its number in the run, modulo 2^32.
+    """
 
     number: Any
     begins: Any
+    exchange: Any
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["feed", "first"], meta_fields=["steps"])
@@ -274,7 +292,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
     messages, said = without_absent(program, inputs, world.learners, messages, said)
     heard, server, heard_axis = transmit(program, constant, world.server, messages, inputs)
     listened = jax.vmap(learner.listen, (0, heard_axis))(said, heard)
-    row = add_up(world.row, observe(program, played, inputs.block))
+    row = add_up(world.row, observe(program, played, inputs))
     transcript = {"decisions": played, "messages": spoken(messages), "broadcasts": heard}
     return World(listened, server, row), Outputs(row, {name: transcript[name] for name in program.record})
 
@@ -319,7 +337,7 @@ def first_messages(program: Program, public: Sequence[str]) -> tuple[Message, Me
         zeros(theirs, 1),
         {name: jnp.ones(()) for name in public},
         (),
-        Rows(0, True),
+        Rows(0, True, 0),
         {},
         {},
     )
@@ -339,17 +357,34 @@ def begun(program: Program, world: World, inputs: Inputs) -> jax.Array:
     return jnp.where(inputs.rows.begins, fresh, world.row)
 
 
-def observe(program: Program, played: jax.Array, block: Block) -> jax.Array:
+def observe(program: Program, played: jax.Array, inputs: Inputs) -> jax.Array:
     """What a row adds up of an exchange, one flat array: see `Figures`."""
     if program.measure == "joint":
         played = played[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
-    rows = block if program.own_samples else flatten_rows(block)
+    elif program.sampled:
+        played = played[sample_of(program.learners, program.sampled)]
+    rows, axis, weight = _measured_on(program, inputs)
 
     def total(values: Any) -> jax.Array:
-        return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, 1 if program.own_samples else None))(played, rows)
+        return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, axis))(played, rows) * np.float32(weight)
 
     correct = [total(program.problem.correct)] if program.problem.classifies else []
     return jnp.concatenate([total(program.problem.losses), *correct, jnp.zeros(1)])
+
+
+def _measured_on(program: Program, inputs: Inputs) -> tuple[Block, int | None, float]:
+    """The samples that decisions are measured on, the axis of the decisions (None: all on the same), their weight."""
+    block = inputs.block
+    assert isinstance(block, Block)
+    if program.own_samples:
+        return block, 1, 1.0
+    if program.sampled:
+        return (
+            measuring.drawn(block, inputs.rows.exchange, program.sampled),
+            0,
+            1 / measuring.per_step(block.y.shape[0]),
+        )
+    return flatten_rows(block), None, 1.0
 
 
 def _disagreement(program: Program, played: jax.Array) -> jax.Array:
@@ -361,17 +396,6 @@ def _disagreement(program: Program, played: jax.Array) -> jax.Array:
     centred = some - jnp.mean(some, axis=0, keepdims=True)
     # Sums of squares by learner, and not one product: that would write all of `centred` down first.
     return jnp.sum(jnp.sum(jnp.square(centred), axis=1)) * np.float32(scale)
-
-
-def sample_of(learners: int, size: int) -> NDArray[np.uint32]:
-    """The numbers of a random sample of the learners, the same in every run.
-
-    >>> len(set(sample_of(5000, 1024).tolist()))
-    1024
-    """
-    at = places(Key.of(0, "sample of learners"), np.zeros(1, np.uint32), Time.of(0))
-    chosen: NDArray[np.uint32] = permuted(np.arange(size, dtype=np.uint32), np.uint32(learners), at)
-    return np.sort(chosen)
 
 
 def add_up(row: jax.Array, figures: jax.Array) -> jax.Array:
@@ -399,9 +423,8 @@ class Figures(NamedTuple):
         """Of rows as programs add them up, axes (row, seed, 2, figure), in double precision: axes (row, seed, ...)."""
         sums, low = rows[:, :, 0].astype(np.float64), rows[:, :, 1]
         np.add(sums, low, out=sums, where=np.isfinite(low))  # where a loss is infinite, what was lost is no number
-        decisions = 1 if program.measure == "joint" else program.learners
-        correct = sums[..., decisions:-1] if program.problem.classifies else None
-        return cls(sums[..., :decisions], correct, sums[..., -1])
+        correct = sums[..., program.decisions : -1] if program.problem.classifies else None
+        return cls(sums[..., : program.decisions], correct, sums[..., -1])
 
 
 _SEEDED = Inputs(None, 0, 0, None, None, None, None, None)  # type: ignore[arg-type]  # noise and server_noise
@@ -529,7 +552,7 @@ def play(program: Program, worlds: World, inputs: Inputs) -> tuple[jax.Array, ja
     def one(world: World, noise: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
         mine = here._replace(noise=noise)
         played = decisions(program, world, mine)
-        return played, add_up(begun(program, world, mine), observe(program, played, here.block))
+        return played, add_up(begun(program, world, mine), observe(program, played, here))
 
     result: tuple[jax.Array, jax.Array] = jax.vmap(one)(worlds, here.noise)
     return result

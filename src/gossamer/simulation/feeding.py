@@ -32,7 +32,11 @@ class Feeder:
     sources: tuple[NoiseSource, ...]
 
     def constant(self) -> Any:
-        """The part of the mixing weights that never changes."""
+        """The part of the mixing weights that never changes, put on the device once."""
+        return self._constant
+
+    @cached_property
+    def _constant(self) -> Any:
         return jax.device_put(self.algorithm.network(np.zeros(1, np.int64))[0])
 
     @cached_property
@@ -116,12 +120,12 @@ class Feeder:
 def rows_of(chunk: Chunk, every: int) -> Rows:
     """Which row of the chunk's result each exchange belongs to, and where rows begin.
 
-    >>> rows_of(Chunk(4, 4, 0, 4, 1, 4), 3)
-    Rows(number=array([0, 0, 1, 1], dtype=int32), begins=array([False, False,  True, False]))
+    >>> rows_of(Chunk(4, 4, 0, 4, 1, 4), 3)[:2]
+    (array([0, 0, 1, 1], dtype=int32), array([False, False,  True, False]))
     """
     exchanges = np.arange(chunk.origin, chunk.origin + chunk.length, dtype=np.int64)
     numbers = np.maximum(exchanges // every - chunk.start // every, 0)
-    return Rows(numbers.astype(np.int32), exchanges % every == 0)
+    return Rows(numbers.astype(np.int32), exchanges % every == 0, exchanges.astype(np.uint32))
 
 
 def _pad(values: NDArray[Any], axis: int, chunk: Chunk) -> NDArray[Any]:

@@ -16,7 +16,8 @@ from gossamer.simulation.engine import Measure, Program
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.run import Run
 from gossamer.simulation.settings import Traced
-from gossamer.simulation.simulate import simulate, usual_width
+from gossamer.simulation.simulate import simulate
+from gossamer.simulation.sizes import usual_every
 from gossamer.simulation.testing import HeldOut
 from gossamer.simulation.together import ApartError, Setting, Together, batch_size, parted
 from gossamer.streams import LiveStream, Stream
@@ -116,7 +117,7 @@ class _Wanted(NamedTuple):
         """Exchanges per row."""
         exchanges = setting.algorithm.schedule.exchanges(self.steps)
         tested = self.test is not None
-        return self.every or usual_width(setting.program, exchanges, len(self.seeds), tested=tested)
+        return self.every or usual_every(setting.program, len(self.seeds), exchanges, tested=tested)
 
 
 def _check_many(algorithms: Sequence[Algorithm], stream: Stream) -> None:

@@ -58,10 +58,6 @@ class Chunk(NamedTuple):
         aligned = self.length % least == 0 and every % least == 0 and self.origin % least == 0
         return least if full and aligned else None
 
-    def slots(self, every: int) -> int:
-        """How many rows its result has room for: a power of two, so that few programs are compiled."""
-        return 1 << (self.length // every + 1).bit_length() if every > 1 else self.length
-
     def after(self) -> Chunk:
         """The exchange after it, without samples."""
         return Chunk(self.end, 1, 0, 1, 0, self.step + (self.stop - self.first) * self.block)

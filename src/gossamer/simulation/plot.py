@@ -139,12 +139,23 @@ def bands(run: Run) -> str:
     The line is the mean over 4 learners; the band reaches from the lowest to the highest learner.
     """
     *seeds, _, learners = run.losses.shape
+    if run.measured is not None:
+        return _sampled_bands(run, seeds[0] if seeds else 1)
     if seeds and seeds[0] > 1:
         over = f"{seeds[0]} seeds, each the mean over its learners" if learners > 1 else f"{seeds[0]} seeds"
         return f"The line is the mean over {over}; the band reaches from the lowest to the highest seed."
     if learners == 1:
         return "The line is one number per point, of all learners together: there is no band."
     return f"The line is the mean over {learners} learners; the band reaches from the lowest to the highest learner."
+
+
+def _sampled_bands(run: Run, seeds: int) -> str:
+    """The same where losses are estimated."""
+    sample = f"{run.losses.shape[-1]} of {run.decisions.shape[-2]:,} learners, drawn at random"
+    line = f"The line is estimated on {sample}"
+    if seeds > 1:
+        return f"{line}: the mean over {seeds} seeds; the band reaches from the lowest to the highest seed."
+    return f"{line}; the band reaches from the lowest to the highest of these estimates."
 
 
 def band(x: Any, values: Spread, label: str, look: Stroke, *, legend: bool) -> list[Any]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.files import private_file
 from gossamer.metrics import average_loss
-from gossamer.metrics.summary import numbers_in_words, seed_count, spread_in_words
+from gossamer.metrics.summary import numbers_in_words, seed_count, spread_in_words, standard_error
 from gossamer.privacy import Guarantee
 
 if TYPE_CHECKING:
@@ -23,7 +23,17 @@ if TYPE_CHECKING:
 
 Doubles = NDArray[np.float64]
 
-_ARRAYS = ("steps", "losses", "accuracy", "consensus", "decisions", "test_steps", "test_losses", "test_accuracy")
+_ARRAYS = (
+    "steps",
+    "losses",
+    "accuracy",
+    "consensus",
+    "decisions",
+    "test_steps",
+    "test_losses",
+    "test_accuracy",
+    "measured",
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -40,7 +50,8 @@ class Run:
         guarantee: the algorithm's guarantee, as if run with secure noise.
         measure: "global", "local" or "joint": which samples each decision was measured on.
         steps: (rows,) steps played up to the end of each row.
-        losses: (rows, learners) mean loss per sample over the steps since the row before; "joint" has one column.
+        losses: (rows, learners) mean loss per sample over the steps since the row before; "joint" has one column, and
+            an estimate those of `measured`.
         accuracy: (rows, learners) share of correct predictions likewise; None for problems without classes.
         consensus: (rows,) mean squared distance of the decisions from their average, as each row begins; with more
             than 1,024 learners estimated on as many of them.
@@ -54,6 +65,8 @@ class Run:
         test_losses: (points, learners) mean loss, on the samples held out, of what each learner would play next; the
             last point is that of `decisions`; "joint" has one column.
         test_accuracy: (points, learners) share of correct predictions likewise; None for problems without classes.
+        measured: the numbers of the learners in `losses` and `accuracy` where these are estimated, since there are too
+            many learners to measure every decision on the samples of all; None where they are exact.
     """
 
     algorithm: str
@@ -73,6 +86,20 @@ class Run:
     test_steps: NDArray[np.int64] | None = None
     test_losses: Doubles | None = None
     test_accuracy: Doubles | None = None
+    measured: NDArray[np.int64] | None = None
+
+    @property
+    def loss_error(self) -> float | None:
+        """The standard error of the average loss, over all steps, learners and seeds; None where it is exact."""
+        if self.measured is None:
+            return None
+        last = average_loss(self)[..., -1, :]
+        return float(standard_error(last.reshape(-1, last.shape[-1]).mean(axis=0)))
+
+    @property
+    def loss_errors(self) -> Doubles | None:
+        """(rows,) the standard error of the mean of every row of `losses`; None where they are exact."""
+        return None if self.measured is None else standard_error(self.losses)
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -99,8 +126,8 @@ class Run:
         ... seconds
         """
         numbers = [f"{name} {number}" for name, number in numbers_in_words(self).items()]
-        several = seed_count(self) > 1
-        quality = ", ".join(numbers[:-1]) + f" ({spread_in_words(self)})" * several
+        several, spread = seed_count(self) > 1, spread_in_words(self)
+        quality = ", ".join(numbers[:-1]) + f" ({spread})" * bool(spread)
         traffic = f"{numbers[-1]}; {self.messages:,} messages and {self.bytes:,} bytes" + " per seed" * several
         promise = textwrap.fill(self.guarantee.sentence(), 110, subsequent_indent="  ", break_on_hyphens=False)
         return "\n".join([self._what_ran(), quality, traffic, promise, f"{self.wall_time:.1f} seconds"])
@@ -124,10 +151,11 @@ class Run:
         lead = (len(seeds),) if seeds is not None else self.losses.shape[:-2]
         rows, learners = self.losses.shape[-2:]
         shape = (*lead, rows, learners)
+        shown = np.arange(learners) if self.measured is None else self.measured
         columns: dict[str, Any] = {"seed": np.arange(lead[0])[:, None, None]} if lead else {}
         if seeds is not None:
             columns["seed"] = np.array(seeds)[:, None, None]
-        columns |= {"step": self.steps[:, None], "learner": np.arange(learners), "loss": self.losses}
+        columns |= {"step": self.steps[:, None], "learner": shown, "loss": self.losses}
         columns |= {"average_loss": average_loss(self), "consensus": self.consensus[..., None]}
         if self.accuracy is not None:
             columns["accuracy"] = self.accuracy

@@ -17,22 +17,19 @@ from gossamer.privacy import FastNoise, NoiseSource
 from gossamer.problems import Block
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
-from gossamer.simulation import engine
+from gossamer.simulation import engine, memory
 from gossamer.simulation.bar import progress_bar
 from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.checks import check_run, check_seeds
 from gossamer.simulation.engine import Measure, Outputs, Program, World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.keeper import Keeper
-from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, in_step, left_over
+from gossamer.simulation.plan import Chunk, chunks, cut_at_rows, left_over
 from gossamer.simulation.run import Run
+from gossamer.simulation.sizes import even_of, length_of, slots_of, usual_every
 from gossamer.simulation.tally import put_down, report
 from gossamer.simulation.testing import HeldOut
 from gossamer.streams import Stream
-
-_ROWS = 1000  # rows a run keeps unless told otherwise
-_ROW_NUMBERS, _FEWEST_ROWS = 2**25, 10  # with many learners fewer, so that they do not fill the memory
-_TESTED_ROWS = 50  # likewise where every row ends with a test
 
 
 def simulate(
@@ -95,19 +92,11 @@ def simulate(
     if checkpoint is not None:
         keeper = Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, held_out))
     exchanges = algorithm.schedule.exchanges(steps)
-    usual = usual_width(program, exchanges, len(chosen), tested=held_out is not None)
+    usual = usual_every(program, len(chosen), exchanges, tested=held_out is not None)
+    memory.require(feeder, program, steps, every or usual, chunk)
     done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
-    block = max(segment.block for segment in algorithm.schedule.segments(steps))
-    length = chunk or chunk_length(
-        algorithm,
-        feeder.sources,
-        block,
-        batch=batch_of(stream),
-        fed=feeder.fed,
-        shown=program.shown(len(chosen), done.tally.every) if feeder.in_program else 0,
-    )
-    if feeder.in_program and chunk is None:
-        length = in_step(min(length, 1 << (exchanges - 1).bit_length()), done.tally.every)
+    done.tally.expected = exchanges // done.tally.every + 1
+    length = length_of(feeder, program, steps, done.tally.every, chunk)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
     if held_out:
         plan = cut_at_rows(plan, done.tally.every)
@@ -119,12 +108,6 @@ def simulate(
     return report(
         feeder, program, done.tally, last, seed=chosen[0] if seeds is None else chosen, debug=debug, begun=begun
     )
-
-
-def usual_width(program: Program, exchanges: int, seeds: int, *, tested: bool) -> int:
-    """How many exchanges are a row of the result, unless told otherwise."""
-    rows = _TESTED_ROWS if tested else max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (seeds * program.figures)))
-    return max(1, exchanges // rows)
 
 
 class _Played(NamedTuple):
@@ -179,7 +162,7 @@ def _play_all(
             look(done, played, last=True)
             raise
         run_chunk = debugger.run_chunk if debug else engine.run_chunk
-        slots, even = chunk.slots(tally.every), None if jax.default_backend() == "cpu" else chunk.even(tally.every)
+        slots, even = slots_of(chunk.length, tally.every), even_of(chunk, tally.every)
         worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop, slots, even)
         tested = held_out is not None and chunk.end % tally.every == 0
         ahead = _play_next(feeder, program, worlds, chunk.after())[0] if tested else None

@@ -16,6 +16,7 @@ from gossamer.privacy import Assumption, Guarantee, SecureNoise
 from gossamer.simulation import engine
 from gossamer.simulation.engine import Figures, Outputs, Program
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.measuring import sample_of
 from gossamer.simulation.plan import Chunk
 from gossamer.simulation.run import Run
 
@@ -28,6 +29,7 @@ class Tally:
     def __init__(self, every: int) -> None:
         self.every = every
         self.rows = 0
+        self.expected = 0  # rows that there will be: room for them is made once
         self._sums: dict[str, Doubles] = {}  # with room for more rows than there are
         self.transcript: dict[str, list[NDArray[Any]]] = {}
         self.tests: dict[str, list[Doubles]] = {}  # axes (row, seed, learner)
@@ -62,7 +64,7 @@ class Tally:
         """The sums of this name, with room for all rows."""
         sums = self._sums.get(name, np.zeros((0, *values.shape[1:])))
         if len(sums) < self.rows:
-            room = np.zeros((max(self.rows, 2 * len(sums)), *values.shape[1:]))
+            room = np.zeros((max(self.rows, 2 * len(sums), self.expected), *values.shape[1:]))
             room[: len(sums)] = sums
             sums = self._sums[name] = room
         return sums
@@ -155,6 +157,7 @@ def report(
         test_losses=tests.get("loss"),
         test_accuracy=tests.get("accuracy"),
         wall_time=time.perf_counter() - begun,
+        measured=sample_of(program.learners, program.sampled).astype(np.int64) if program.sampled else None,
     )
 
 

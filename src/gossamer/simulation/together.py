@@ -21,6 +21,7 @@ from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, in_step, left_over
 from gossamer.simulation.run import Run
 from gossamer.simulation.settings import Shared, Traced, run
+from gossamer.simulation.sizes import even_of, slots_of
 from gossamer.simulation.tally import Tally, put_down, report
 from gossamer.simulation.testing import HeldOut
 
@@ -208,10 +209,10 @@ class Together:
 
     def _chunk_call(self, chunk: Chunk, worlds: World, inputs: Inputs) -> tuple[Callable[..., Any], Any, Any]:
         """The function of one setting, its arguments for all of them, and which of these have an axis over settings."""
-        slots = chunk.slots(self.every)
+        slots = slots_of(chunk.length, self.every)
         args = (self._constant, worlds, inputs)
         axes = (everywhere(False, self._constant), everywhere(True, worlds), Feeders.axes(inputs))
-        even = None if jax.default_backend() == "cpu" else chunk.even(self.every)
+        even = even_of(chunk, self.every)
         if even is not None:
 
             def whole(program: Program, constant: Any, worlds: World, inputs: Inputs) -> Any:

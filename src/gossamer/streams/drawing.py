@@ -16,7 +16,7 @@ import numpy as np
 
 from gossamer.checks import check_count, check_seed
 from gossamer.privacy.marks import called_by_us
-from gossamer.privacy.words import Key, Place, Time, below, places, words
+from gossamer.privacy.words import Key, Place, Time, below, places, words, words_of
 from gossamer.problems.base import Block
 from gossamer.streams.base import AS_TOLD, Array, Feed, Stream
 
@@ -62,15 +62,48 @@ class Draws:
     def normal(self, count: int) -> Any:
         """Standard normal, by Box and Muller, in pairs; equal on the host and in programs up to float32 rounding."""
         half = -(-count // 2)
+        if self.np is jnp:
+            self._used += 2 * half
+            return _normal(self._at, count, self._used - 2 * half)
         radius = self.words(half).astype(np.float32) * np.float32(2**-32) + np.float32(2**-33)
         angle = self.words(half).astype(np.float32) * np.float32(2 * np.pi * 2**-32)
-        radius = self.np.sqrt(np.float32(-2) * self.np.log(radius))
-        both = self.np.concatenate([radius * self.np.cos(angle), radius * self.np.sin(angle)], axis=-1)
-        return both[..., :count]
+        radius = np.sqrt(np.float32(-2) * np.log(radius))
+        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)[..., :count]
+
+    def dot(self, x: Any, w: Any) -> Any:
+        """Products of vectors along the last axis; w may lack leading axes, or have axes of length 1.
+
+        On a CPU it is no sum of products: a compiler would draw x again for the sum, and within sums of sums often.
+        """
+        w = self.np.broadcast_to(w, x.shape)
+        if self.np is jnp and jax.default_backend() == "cpu":
+            return jnp.einsum("sld,sld->sl", x, w)
+        return (x * w).sum(axis=-1)
 
     def below(self, sizes: Sequence[int]) -> Any:
         """Whole numbers from 0 to size - 1, for each of the sizes."""
         return below(self.words(len(sizes)), np.array(sizes, np.uint32)[None, None])
+
+
+_SINE = (3.1415927, -5.1677127, 2.5501633, -0.5992522, 0.0820504, -0.0070284)  # of sin(pi v) / v in v^2, |v| <= 1/2
+
+
+def _normal(at: Place, count: int, first: int) -> Any:
+    """`Draws.normal` in a compiled program, where every number is computed for itself, both words again.
+
+    That takes a tenth of the time of cosines and sines by the library, one by one, put side by side.
+    """
+    half = -(-count // 2)
+    number = np.arange(count, dtype=np.uint32)
+    pair, second = first + number % half, number // half
+    radius = words_of(at, pair).astype(np.float32) * np.float32(2**-32) + np.float32(2**-33)
+    turned = words_of(at, half + pair) - (second * np.uint32(2**30)).reshape(1, 1, count)  # a sine: a quarter behind
+    turns = jax.lax.bitcast_convert_type(turned, jnp.int32).astype(np.float32) * np.float32(2**-31)
+    v = np.float32(0.5) - jnp.abs(turns)  # cos(pi u) = sin(pi (1/2 - |u|))
+    square, series = v * v, jnp.float32(_SINE[-1])
+    for coefficient in _SINE[-2::-1]:
+        series = series * square + np.float32(coefficient)
+    return jnp.sqrt(np.float32(-2) * jnp.log(radius)) * v * series
 
 
 Draw = Callable[..., tuple[Any, Any]]

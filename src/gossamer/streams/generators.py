@@ -46,7 +46,7 @@ def heterogeneous_logistic(learners: int, dim: int, alpha: float, beta: float, *
 
 def _heterogeneous(draws: Draws, centres: Array, spread: Array, weights: Array, offset: Array) -> tuple[Any, Any]:
     x = draws.normal(draws.dim) * spread[None, None] + centres[None]
-    return x, ((x * weights[None]).sum(axis=-1) + offset[None] > 0).astype(np.int32)
+    return x, (draws.dot(x, weights[None]) + offset[None] > 0).astype(np.int32)
 
 
 def linear_regression(dim: int = 21, *, seed: int) -> Generated:
@@ -118,8 +118,8 @@ def smooth_cycle_logistic(learners: int, dim: int, *, seed: int, spread: float =
 
 def _on_sphere(draws: Draws, truth: Array) -> tuple[Any, Any]:
     x = draws.normal(draws.dim)
-    x = x / draws.np.sqrt((x * x).sum(axis=-1, keepdims=True))
-    likely = 1 / (1 + draws.np.exp(-(x * truth[None]).sum(axis=-1)))
+    x = x / draws.np.sqrt(draws.dot(x, x))[..., None]
+    likely = 1 / (1 + draws.np.exp(-draws.dot(x, truth[None])))
     return x, (draws.uniform(1)[..., 0] < likely).astype(np.int32)
 
 

@@ -1,0 +1,51 @@
+"""How a run is cut by default: exchanges for each row of its result, and for each call of the compiled program."""
+
+from __future__ import annotations
+
+import jax
+
+from gossamer.simulation.engine import Program
+from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.plan import Chunk, batch_of, chunk_length, in_step
+
+_ROWS = 1000  # rows a run keeps unless told otherwise
+_ROW_NUMBERS, _FEWEST_ROWS = 2**25, 10  # with many learners fewer, so that they do not fill the memory
+_TESTED_ROWS = 50  # likewise where every row ends with a test
+
+
+def usual_every(program: Program, seeds: int, exchanges: int, *, tested: bool) -> int:
+    """Exchanges for each row of the result, unless told otherwise."""
+    fitting = max(_FEWEST_ROWS, min(_ROWS, _ROW_NUMBERS // (seeds * program.figures)))
+    return max(1, exchanges // (_TESTED_ROWS if tested else fitting))
+
+
+def length_of(feeder: Feeder, program: Program, steps: int, every: int, chunk: int | None) -> int:
+    """Exchanges for each compiled call: as many as `chunk` says, or what is usual."""
+    if chunk:
+        return chunk
+    schedule = feeder.algorithm.schedule
+    length = chunk_length(
+        feeder.algorithm,
+        feeder.sources,
+        max(segment.block for segment in schedule.segments(steps)),
+        batch=batch_of(feeder.stream),
+        fed=feeder.fed,
+        shown=program.shown(len(feeder.sources), every) if feeder.in_program else 0,
+    )
+    if not feeder.in_program:
+        return length
+    return in_step(min(length, 1 << (schedule.exchanges(steps) - 1).bit_length()), every)
+
+
+def slots_of(length: int, every: int) -> int:
+    """Rows that the result of a chunk has room for: few different numbers, since each is a program of its own.
+
+    >>> slots_of(100, 1), slots_of(100, 30)
+    (100, 8)
+    """
+    return 1 << (length // every + 1).bit_length() if every > 1 else length
+
+
+def even_of(chunk: Chunk, every: int) -> int | None:
+    """On an accelerator, where the chunk allows it: exchanges from one place at which a row may begin to the next."""
+    return None if jax.default_backend() == "cpu" else chunk.even(every)
