@@ -10,7 +10,7 @@ import json
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -22,6 +22,7 @@ from gossamer.privacy import SecureNoise
 from gossamer.problems import Block
 from gossamer.simulation.engine import Program, World
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.spread import ALONE, Spread
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut
 from gossamer.spec import difference, word_of
@@ -98,13 +99,32 @@ def identity(feeder: Feeder, program: Program, seeds: list[int], held_out: HeldO
     }
 
 
-def write(path: Path, identity: dict[str, Any], progress: Progress) -> None:
-    """Replace the checkpoint in one step: a crash leaves the old one or the new one."""
-    arrays = {f"world/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(progress.worlds))}
+def write(path: Path, identity: dict[str, Any], progress: Progress, spread: Spread = ALONE) -> None:
+    """Replace the checkpoint in one step: a crash leaves the old one or the new one.
+
+    It holds whole arrays, wherever the learners are: a run goes on on any mesh, or on none. Of several processes the
+    first writes, and the others send it their learners piece by piece.
+    """
+    arrays: dict[str, Any] = {f"world/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(progress.worlds))}
     facts = identity | {"exchanges": progress.exchanges, "every": progress.tally.every}
     facts |= {"steps": progress.seen.steps, "samples": progress.seen.digest}
-    with private_file(path) as file:
-        np.savez(file, allow_pickle=False, facts=np.array(json.dumps(facts)), **arrays, **progress.tally.arrays())
+    arrays |= {"facts": np.array(json.dumps(facts)), **progress.tally.arrays()}
+    if not spread.writes:
+        for _ in (piece for array in arrays.values() for piece in spread.pieces(array)):
+            pass
+        return
+    with private_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                _write_array(member, array, spread)
+
+
+def _write_array(member: IO[bytes], array: Any, spread: Spread) -> None:
+    """As `np.savez` writes it, without ever having all of it at hand."""
+    descr = np.lib.format.dtype_to_descr(np.dtype(array.dtype))
+    np.lib.format.write_array_header_2_0(member, {"descr": descr, "fortran_order": False, "shape": array.shape})
+    for piece in spread.pieces(array):
+        member.write(np.ascontiguousarray(piece).reshape(-1).view(np.uint8).data)
 
 
 def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None, stream: Stream) -> Progress | None:

@@ -24,6 +24,7 @@ from gossamer.privacy.words import Place, Time
 from gossamer.problems import Block, Problem
 from gossamer.simulation import measuring
 from gossamer.simulation.measuring import sample_of
+from gossamer.simulation.spread import ALONE, Spread
 from gossamer.streams import Feed
 from gossamer.topology import Mixing, spoken
 
@@ -49,6 +50,7 @@ class Program:
     coordinates: tuple[int, ...] | None
     record: tuple[str, ...]
     sampled: int | None = None  # so many decisions are measured, on samples of the samples: see `measuring`
+    spread: Spread = ALONE
 
     @property
     def own_samples(self) -> bool:
@@ -264,12 +266,23 @@ def start(program: Program) -> World:
 def start_many(program: Program, copies: int) -> World:
     """The same for several seeds, or replicates: axes (copy, learner, ...).
 
-    Copied by NumPy: JAX would compile a few programs for every shape and number of copies.
+    Copied by NumPy: JAX would compile a few programs for every shape and number of copies. On a mesh no device, and no
+    host, may have room for all of them.
     """
+    if program.spread.mesh is not None:
+        dealt: World = _start_dealt(program, copies)
+        return dealt
     worlds: World = jax.device_put(
         jax.tree.map(lambda leaf: np.broadcast_to(leaf, (copies, *leaf.shape)), start(program))
     )
     return worlds
+
+
+@partial(jax.jit, static_argnames=("program", "copies"))
+def _start_dealt(program: Program, copies: int) -> World:
+    worlds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (copies, *leaf.shape)), start(program))
+    dealt: World = program.spread.worlds(worlds)
+    return dealt
 
 
 def decisions(program: Program, world: World, inputs: Inputs) -> jax.Array:
@@ -316,10 +329,10 @@ def transmit(
 ) -> tuple[Message, State, int | None]:
     """What is heard, the server's new state, and the learner axis of what is heard (None: all hear the same)."""
     if program.server is None:
-        return program.mixing.mix(constant, inputs.varying, messages), server, 0
+        return program.spread.mix(program.mixing, constant, inputs.varying, messages), server, 0
     now = now_for("aggregate", program.server.noise, inputs)
     now = Now(now.public, *jax.tree.map(lambda leaf: leaf[0], (now.noise, now.grid)))  # there is one server
-    broadcast, server = program.server.aggregate(server, messages, now)
+    broadcast, server = program.spread.whole(program.server.aggregate(server, messages, now))
     return broadcast, server, None
 
 
@@ -360,16 +373,16 @@ def begun(program: Program, world: World, inputs: Inputs) -> jax.Array:
 def observe(program: Program, played: jax.Array, inputs: Inputs) -> jax.Array:
     """What a row adds up of an exchange, one flat array: see `Figures`."""
     if program.measure == "joint":
-        played = played[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
+        played = program.spread.whole(played)[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
     elif program.sampled:
-        played = played[sample_of(program.learners, program.sampled)]
+        played = program.spread.whole(played[sample_of(program.learners, program.sampled)])
     rows, axis, weight = _measured_on(program, inputs)
 
     def total(values: Any) -> jax.Array:
         return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, axis))(played, rows) * np.float32(weight)
 
     correct = [total(program.problem.correct)] if program.problem.classifies else []
-    return jnp.concatenate([total(program.problem.losses), *correct, jnp.zeros(1)])
+    return program.spread.whole(jnp.concatenate([total(program.problem.losses), *correct, jnp.zeros(1)]))
 
 
 def _measured_on(program: Program, inputs: Inputs) -> tuple[Block, int | None, float]:
@@ -380,11 +393,11 @@ def _measured_on(program: Program, inputs: Inputs) -> tuple[Block, int | None, f
         return block, 1, 1.0
     if program.sampled:
         return (
-            measuring.drawn(block, inputs.rows.exchange, program.sampled),
+            program.spread.whole(measuring.drawn(block, inputs.rows.exchange, program.sampled)),
             0,
             1 / measuring.per_step(block.y.shape[0]),
         )
-    return flatten_rows(block), None, 1.0
+    return program.spread.whole(flatten_rows(block)), None, 1.0
 
 
 def _disagreement(program: Program, played: jax.Array) -> jax.Array:
@@ -393,6 +406,7 @@ def _disagreement(program: Program, played: jax.Array) -> jax.Array:
     if program.learners > SAMPLED:
         some = played[sample_of(program.learners, SAMPLED)]
         scale = (1 - 1 / program.learners) / (SAMPLED - 1)
+    some = program.spread.whole(some)  # added up in the same order on any mesh
     centred = some - jnp.mean(some, axis=0, keepdims=True)
     # Sums of squares by learner, and not one product: that would write all of `centred` down first.
     return jnp.sum(jnp.sum(jnp.square(centred), axis=1)) * np.float32(scale)
@@ -456,10 +470,13 @@ def _run_chunk(
     Rows have axes (row, seed, ...), the transcript (exchange, seed, ...). `even`: the chunk is played as a whole, and
     rows begin at multiples of so many exchanges only.
     """
-    length = inputs.rows.number.shape[0]
+    length, spread = inputs.rows.number.shape[0], program.spread
+    samples_lie = spread.whole if program.shared else spread.split
 
     def exchange_at(worlds: World, t: jax.Array | int, known: Ahead) -> tuple[World, Outputs]:
-        return seeded_exchange(program, constant, worlds, at(inputs, t, known))
+        here = at(inputs, t, known)
+        here = here._replace(block=samples_lie(here.block), noise=spread.split(here.noise))
+        return seeded_exchange(program, constant, worlds, here)
 
     traced, (_, shapes) = jax.make_jaxpr(exchange_at, return_shape=True)(worlds, 0, ahead(inputs, 0))
     kept = _kept(traced, worlds)
@@ -479,11 +496,11 @@ def _run_chunk(
         before, outputs, known = carry
         number = inputs.rows.number[t]  # the row so far is read where it is written
         worlds, shown = exchange_at(before._replace(row=outputs.row[number]), t, known)
-        worlds = jax.tree.map(lambda new, old, keep: new if keep else old, worlds, before, kept)
+        worlds = spread.worlds(jax.tree.map(lambda new, old, keep: new if keep else old, worlds, before, kept))
         transcript = jax.tree.map(lambda all_, one: put(all_, one, t), outputs.transcript, shown.transcript)
-        return worlds, Outputs(put(outputs.row, shown.row, number), transcript), ahead(inputs, t + 1)
+        return worlds, Outputs(put(outputs.row, shown.row, number), transcript), spread.split(ahead(inputs, t + 1))
 
-    carry = (worlds, outputs, ahead(inputs, first))
+    carry = (worlds, outputs, spread.split(ahead(inputs, first)))
     if even is None:
         worlds, outputs, _ = _row_by_row(begin, step, inputs.rows.begins, first, stop, carry)
     else:

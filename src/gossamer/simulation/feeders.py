@@ -39,7 +39,7 @@ class Feeders(Feeder):
     @classmethod
     def of(cls, each: Sequence[Feeder]) -> Feeders:
         """Of settings that are alike."""
-        return cls(each[0].algorithm, each[0].stream, each[0].sources, tuple(each))
+        return cls(each[0].algorithm, each[0].stream, each[0].sources, each=tuple(each))
 
     def inputs(self, chunk: Chunk, used_in: Collection[str] = FUNCTIONS, every: int = 1) -> Inputs:
         """Everything that the programs of all settings need for one chunk."""

@@ -19,6 +19,7 @@ from gossamer.privacy.words import Time
 from gossamer.problems import Block
 from gossamer.simulation.engine import Drawn, Fed, Inputs, Rows
 from gossamer.simulation.plan import Chunk, batch_of, program_draws
+from gossamer.simulation.spread import ALONE, Spread
 from gossamer.streams import Feed, Stream
 from gossamer.streams.base import FEED_STEPS
 
@@ -30,6 +31,7 @@ class Feeder:
     algorithm: Algorithm
     stream: Stream
     sources: tuple[NoiseSource, ...]
+    spread: Spread = ALONE
 
     def constant(self) -> Any:
         """The part of the mixing weights that never changes, put on the device once."""
@@ -37,7 +39,7 @@ class Feeder:
 
     @cached_property
     def _constant(self) -> Any:
-        return jax.device_put(self.algorithm.network(np.zeros(1, np.int64))[0])
+        return self.spread.put_constant(self.algorithm.network(np.zeros(1, np.int64))[0])
 
     @cached_property
     def in_program(self) -> bool:
@@ -68,7 +70,7 @@ class Feeder:
             schedules(self.algorithm, chunk.origin, chunk.origin + chunk.length),
             self._varying(chunk),
             rows_of(chunk, every),
-            self._once(("grids", *ours), lambda: grids(ours)),
+            self._once(("grids", *ours), lambda: grids(ours), 0),
             self._once(("server grids", *theirs), lambda: grids(theirs)),
         )
 
@@ -80,30 +82,30 @@ class Feeder:
         samples = self.stream.read(chunk.step, chunk.step + rows * chunk.block)
         self.algorithm.problem.check(samples, start=chunk.step)
         by_exchange = (leaf.reshape(rows, chunk.block, *leaf.shape[1:]) for leaf in samples)
-        return Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange))
+        return self.spread.put_samples(Block(*(_pad(leaf, 0, chunk) for leaf in by_exchange)), self.stream.shared)
 
     @cached_property
     def _feed(self) -> Feed | None:
         """The stream as programs read it, on the device; None where the host reads."""
-        return self.stream.on_device(self.algorithm.problem) if self.in_program else None
+        return self.stream.on_device(self.algorithm.problem, self.spread.put_whole) if self.in_program else None
 
     def _made(self, draw: Draw, chunk: Chunk) -> Any:
         """Draws for all seeds, or recipes from which the compiled program makes them."""
         if self.in_program:
-            return Drawn(self._once(("recipes", draw.name), lambda: self._recipes(draw)), Time.of(chunk.origin))
+            return Drawn(self._once(("recipes", draw.name), lambda: self._recipes(draw), 1), Time.of(chunk.origin))
         each = [draw.made(source, chunk.start, chunk.end) for source in self.sources]
         stacked = each[0][None] if len(each) == 1 else np.stack(each)
         # A source never touches its arrays again, so the CPU may use them where they are.
-        return jax.device_put(_pad(stacked, 2, chunk), may_alias=True)
+        return self.spread.put(_pad(stacked, 2, chunk), 1)
 
     @cached_property
     def _known(self) -> dict[tuple[str, ...], Any]:
         return {}
 
-    def _once(self, name: tuple[str, ...], make: Callable[[], Any]) -> Any:
-        """The same for every chunk: made once, and put on the device."""
+    def _once(self, name: tuple[str, ...], make: Callable[[], Any], axis: int | None = None) -> Any:
+        """The same for every chunk: made once, and put on the device; `axis`: that of the learners."""
         if name not in self._known:
-            self._known[name] = jax.device_put(make())
+            self._known[name] = self.spread.put(make(), axis)
         return self._known[name]
 
     def _recipes(self, draw: Draw) -> Recipe:
@@ -114,7 +116,8 @@ class Feeder:
     def _varying(self, chunk: Chunk) -> Any:
         if self.algorithm.topology.fixed:
             return {}
-        return jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), self.algorithm.network(chunk.exchanges)[1])
+        varying = self.algorithm.network(chunk.exchanges)[1]
+        return self.spread.put_varying(jax.tree.map(lambda leaf: _pad(leaf, 0, chunk), varying))
 
 
 def rows_of(chunk: Chunk, every: int) -> Rows:

@@ -12,7 +12,9 @@ from gossamer.problems import Block
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.engine import Fed, World
+from gossamer.simulation.mesh import due
 from gossamer.simulation.plan import Chunk
+from gossamer.simulation.spread import ALONE, Spread
 from gossamer.simulation.tally import Tally
 from gossamer.streams import Stream
 
@@ -26,6 +28,7 @@ class Keeper:
     path: Path | None = None
     identity: dict[str, Any] = field(default_factory=dict)
     written: float = 0.0
+    spread: Spread = ALONE
 
     def resume(self, fresh: World, every: int | None, usual: int, exchanges: int, stream: Stream) -> Progress:
         """What the file holds, or a fresh start with rows of `every` exchanges, or of the usual number."""
@@ -44,11 +47,11 @@ class Keeper:
             return seen
         if isinstance(block, Fed):
             return seen.plus(stream.read(chunk.step, chunk.step + (chunk.stop - chunk.first) * chunk.block))
-        rows = (leaf[chunk.first : chunk.stop] for leaf in block)
+        rows = (self.spread.fetch(leaf)[chunk.first : chunk.stop] for leaf in block)
         return seen.plus(Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in rows)))
 
     def keep(self, progress: Progress, *, now: bool = False) -> None:
         """Write the checkpoint, if it is time or `now`."""
-        if self.path and (now or time.monotonic() - self.written > _SECONDS):
-            checkpoints.write(self.path, self.identity, progress)
+        if self.path and (now or due(self.spread, time.monotonic() - self.written > _SECONDS)):
+            checkpoints.write(self.path, self.identity, progress, self.spread)
             self.written = time.monotonic()

@@ -71,6 +71,10 @@ class Memory(NamedTuple):
         computing = self.inputs + self.scratch + self.shown
         return kept + max(computing, self.reported) + min(computing, self.reported, _NOT_RETURNED)
 
+    def dealt(self, parts: int) -> Memory:
+        """On each of so many devices that have memories of their own: records and rows are on every one."""
+        return self._replace(states=self.states // parts, inputs=self.inputs // parts, scratch=self.scratch // parts)
+
 
 class Shape(NamedTuple):
     """How a run is cut: what its memory depends on beside its program."""
@@ -152,8 +156,9 @@ def require(feeder: Feeder, program: Program, steps: int, every: int, chunk: int
     if feeder.in_program:
         _compare(Memory(records=_record_bytes(feeder)), feeder, program)  # before they are put there
     run = Shape(steps, len(feeder.sources), every, length_of(feeder, program, steps, every, chunk))
-    needed = estimate(feeder, program, run)
-    if _share(needed) > NEAR:
+    parts = feeder.spread.parts if jax.default_backend() != "cpu" else 1  # devices of a CPU share its memory
+    needed = estimate(feeder, program, run).dealt(parts)
+    if _share(needed) > NEAR and feeder.spread.mesh is None:
         needed = estimate(feeder, program, run, ask=True)
     _compare(needed, feeder, program)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm
@@ -24,6 +26,7 @@ from gossamer.simulation.checks import check_run, check_seeds
 from gossamer.simulation.engine import Measure, Outputs, Program, World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.keeper import Keeper
+from gossamer.simulation.mesh import agreement, lost, spread_over
 from gossamer.simulation.plan import Chunk, chunks, cut_at_rows, left_over
 from gossamer.simulation.run import Run
 from gossamer.simulation.sizes import even_of, length_of, slots_of, usual_every
@@ -48,6 +51,7 @@ def simulate(
     progress: bool = True,
     checkpoint: str | Path | None = None,
     test: Block | None = None,
+    mesh: Mesh | int | None = None,
 ) -> Run:
     """Run an algorithm over the first `steps` samples of every learner.
 
@@ -72,6 +76,9 @@ def simulate(
         checkpoint: a file that the run continues from where it exists, and that is kept up to date.
         test: samples held out, x (rows, features...) and y (rows,). At the end of every row of the result the
             decisions that would be played next are evaluated on them. Nothing else in the run depends on them.
+        mesh: devices that the learners are dealt over: a `jax.sharding.Mesh` with one axis, "learners", also over
+            several processes of `jax.distributed`, which all call `simulate` alike; or a number of local devices. It
+            must divide the learners. Results do not depend on it.
 
     Returns:
         The run: see `Run`.
@@ -82,27 +89,34 @@ def simulate(
     >>> run.losses.shape, run.messages, run.bytes
     ((200, 4), 1600, 19200)
     """
-    chosen = check_seeds(seed, seeds)
-    check_run(algorithm, stream, steps, measure, every, chunk, record)
     begun = time.perf_counter()
-    feeder = Feeder(algorithm, stream, tuple(noise(s) for s in chosen))
-    program = Program.of(algorithm, stream.shared, measure, tuple(record), debug)
-    held_out = None if test is None else HeldOut.of(program, test)
-    keeper = Keeper()
-    if checkpoint is not None:
-        keeper = Keeper(Path(checkpoint), checkpoints.identity(feeder, program, chosen, held_out))
+    spread = spread_over(mesh, algorithm.learners, debug=debug)
+    with agreement(spread) as facts:
+        chosen = check_seeds(seed, seeds)
+        check_run(algorithm, stream, steps, measure, every, chunk, record)
+        feeder = Feeder(algorithm, stream, tuple(noise(s) for s in chosen), spread)
+        program = replace(Program.of(algorithm, stream.shared, measure, tuple(record), debug), spread=spread)
+        held_out = None if test is None else HeldOut.of(program, test)
+        keeper = Keeper()
+        if checkpoint is not None or spread.several:
+            identity = checkpoints.identity(feeder, program, chosen, held_out)
+            keeper = Keeper(None if checkpoint is None else Path(checkpoint), identity, spread=spread)
+            facts.update(identity, steps=steps, every=every, chunk=chunk, mesh=str(mesh), checkpoint=bool(checkpoint))
     exchanges = algorithm.schedule.exchanges(steps)
     usual = usual_every(program, len(chosen), exchanges, tested=held_out is not None)
-    memory.require(feeder, program, steps, every or usual, chunk)
-    done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
+    with agreement(spread) as facts:
+        memory.require(feeder, program, steps, every or usual, chunk)
+        done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
+        facts["exchanges in the checkpoint"], facts["samples in it"] = done.exchanges, done.seen.digest
+    done = done._replace(worlds=spread.put_worlds(done.worlds))
     done.tally.expected = exchanges // done.tally.every + 1
     length = length_of(feeder, program, steps, done.tally.every, chunk)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)
     if held_out:
         plan = cut_at_rows(plan, done.tally.every)
-    with progress_bar(progress, algorithm.name, exchanges, done.exchanges) as advance:
+    with progress_bar(progress, algorithm.name, exchanges, done.exchanges) as advance, lost(spread, checkpoint):
         done = _play_all(feeder, program, plan, done, debug, keeper, advance, held_out)
-    last = _play_rest(feeder, program, steps, done)
+        last = _play_rest(feeder, program, steps, done)
     if held_out and done.tally.tested < done.tally.rows:  # the run ends within a row
         done.tally.add_test(held_out.evaluate(last))
     return report(
@@ -145,7 +159,7 @@ def _play_all(
         if played is None:
             return progress
         chunk, worlds, outputs, ahead, seen = played
-        scores = held_out.evaluate(np.asarray(ahead)) if held_out and ahead is not None else None
+        scores = held_out.evaluate(feeder.spread.fetch(ahead)) if held_out and ahead is not None else None
         put_down(feeder, program, tally, chunk, outputs, feeder.algorithm.messages(chunk.exchanges))
         if scores is not None:
             tally.add_test(scores)
@@ -178,7 +192,7 @@ def _play_rest(feeder: Feeder, program: Program, steps: int, done: Progress) -> 
     decisions, row = _play_next(feeder, program, done.worlds, rest, done.tally.every)
     if rest.block:
         put_down(feeder, program, done.tally, rest, Outputs(row[None], {}), np.zeros(1, np.int64))
-    return np.asarray(decisions)
+    return feeder.spread.fetch(decisions)
 
 
 def _play_next(

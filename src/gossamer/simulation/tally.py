@@ -109,8 +109,8 @@ def put_down(
     feeder: Feeder, program: Program, tally: Tally, chunk: Chunk, outputs: Outputs, messages: NDArray[np.int64]
 ) -> None:
     """Wait for the outputs of a chunk, and put them down."""
-    transcript = jax.tree.map(lambda leaf: np.asarray(leaf)[chunk.first : chunk.stop], outputs.transcript)
-    rows = np.asarray(outputs.row)[: chunk.rows(tally.every)]
+    transcript = jax.tree.map(lambda leaf: feeder.spread.fetch(leaf)[chunk.first : chunk.stop], outputs.transcript)
+    rows = feeder.spread.fetch(outputs.row)[: chunk.rows(tally.every)]
     samples = program.measured(chunk.block, feeder.width)
     tally.put(chunk, Figures.of(program, rows), transcript, samples=samples, messages=messages)
 

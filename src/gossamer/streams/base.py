@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -112,15 +113,23 @@ class Stream(ABC):
         """Where programs read samples by themselves; None: only the host can read this stream."""
         return None
 
-    def on_device(self, problem: Problem) -> Feed | None:
-        """The feed, put on the device and checked once for a problem; kept as long as the stream is."""
-        kept: tuple[Feed, Problem] | None = self.__dict__.get("_on_device")
-        if kept is None or kept[1] != problem:
+    def on_device(self, problem: Problem, put: Callable[[Any], Any] | None = None) -> Feed | None:
+        """The feed, put on the device and checked once for a problem; kept as long as the stream is.
+
+        `put`: puts it elsewhere. What was put last is kept.
+        """
+        kept: tuple[Feed, Problem, Any] | None = self.__dict__.get("_on_device")
+        if kept is None or kept[1:] != (problem, put):
             feed = self.feed()
             if feed is None:
                 return None
             problem.check(feed.examples())
-            kept = self.__dict__["_on_device"] = jax.device_put(feed) if kept is None else kept[0], problem
+            there = kept is not None and kept[2] == put
+            kept = self.__dict__["_on_device"] = (
+                kept[0] if kept and there else (put or jax.device_put)(feed),
+                problem,
+                put,
+            )
         return kept[0]
 
     def fingerprint(self) -> str | None:

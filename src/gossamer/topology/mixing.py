@@ -21,6 +21,7 @@ from gossamer.errors import ConfigurationError
 from gossamer.spec import kind
 from gossamer.topology.base import DENSE_LIMIT, Integers, Topology, as_exchanges, dense
 from gossamer.topology.fixed import FixedTopology
+from gossamer.topology.halo import within_reach
 
 CHANGING_DENSE_LIMIT = 128
 """Above this many learners one matrix per exchange would fill the memory: changing topologies gather."""
@@ -306,10 +307,11 @@ def _gather(lists: Arrays, messages: Messages) -> Messages:
     def gather(leaf: jax.Array) -> jax.Array:
         flat = leaf.reshape(leaf.shape[0], -1)
         shares = lists["weights"].astype(leaf.dtype).T[..., None]
+        reach = within_reach(lists, flat)
 
         def add(heard: jax.Array, place: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             speakers, share = place
-            return heard + share * flat.at[speakers].get(mode="promise_in_bounds"), None
+            return heard + share * reach.at[speakers].get(mode="promise_in_bounds"), None
 
         places = (lists["speakers"].T, shares[1:])
         heard: jax.Array
