@@ -20,8 +20,8 @@ from gossamer import Budget, Rate, algorithms, problems, simulate, streams, topo
 from gossamer.core import Algorithm
 from gossamer.privacy import FastNoise
 from gossamer.simulation import memory
-from gossamer.simulation.engine import Program
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.program import Program
 from gossamer.simulation.sizes import length_of, usual_every
 from gossamer.streams import Stream
 

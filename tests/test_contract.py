@@ -20,7 +20,9 @@ from gossamer.algorithms import REGISTRY
 from gossamer.privacy import FastNoise
 from gossamer.simulation import engine
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.inputs import at
 from gossamer.simulation.plan import Chunk
+from gossamer.simulation.program import Program
 from tests import instances, test_sets
 
 pytestmark = pytest.mark.unoptimized
@@ -60,11 +62,11 @@ def one_exchange(name):
     """Program, constant, world and inputs of a small instance in the middle of a run."""
     algorithm, stream = instances.algorithm(name), instances.stream(name=name)
     feeder = Feeder(algorithm, stream, (FastNoise(1),))
-    program = engine.Program.of(algorithm, shared=stream.shared, measure="global", record=RECORD)
+    program = Program.of(algorithm, shared=stream.shared, measure="global", record=RECORD)
     block = max(run.block for run in algorithm.schedule.segments(STEPS))
     inputs, constant = feeder.inputs(Chunk(0, CHUNK, 0, 4, block, 0)), feeder.constant()
     worlds, _ = engine.run_chunk(program, constant, engine.start_many(program, 1), inputs, 0, 3)
-    return program, constant, jax.tree.map(lambda leaf: leaf[0], worlds), for_one_seed(engine.at(inputs, 3))
+    return program, constant, jax.tree.map(lambda leaf: leaf[0], worlds), for_one_seed(at(inputs, 3))
 
 
 def for_one_seed(inputs):

@@ -8,8 +8,8 @@ import pytest
 from gossamer import ConfigurationError, algorithms, problems, simulate, streams, topology
 from gossamer.privacy import FastNoise
 from gossamer.simulation import engine, memory
-from gossamer.simulation.engine import Program
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.program import Program
 from tests.instances import QUIET
 
 DIM, STEPS = 3, 40

@@ -33,6 +33,7 @@ from gossamer.reproduction.paper_001.virtual import virtual_iterates
 from gossamer.simulation import engine
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk
+from gossamer.simulation.program import Program
 from tests import instances
 
 pytestmark = pytest.mark.unoptimized
@@ -297,7 +298,7 @@ def test_the_averaging_length_is_how_many_gradients_the_noise_is():
 def test_a_missed_round_uses_up_nothing():
     """Only rounds that a learner takes part in are counted, and a missed one leaves its mechanism as it was."""
     made = make(learners=SOME)
-    program = engine.Program.of(made, False, "global", RECORD)
+    program = Program.of(made, False, "global", RECORD)
     inputs = Feeder(made, DATA, (FastNoise(5),)).inputs(Chunk(0, ROUNDS, 0, ROUNDS, TAU, 0))
     present = SOME.present(np.arange(ROUNDS))
     assert 0 < present[-1].sum() < LEARNERS

@@ -26,7 +26,10 @@ from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import engine
 from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.inputs import Inputs
+from gossamer.simulation.observing import Figures
 from gossamer.simulation.plan import Chunk, chunk_length, chunks, cut_at_rows
+from gossamer.simulation.program import Program
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut
 from gossamer.spec import keys_of, kind
@@ -191,7 +194,7 @@ def test_counters_are_exact_beyond_float32(far, tmp_path):
     arrays["facts"] = np.array(json.dumps(facts | {"exchanges": far}))
     with open(tmp_path / "c", "wb") as file:
         np.savez(file, **arrays)
-    program = engine.Program.of(algorithm, False, "global", ())
+    program = Program.of(algorithm, False, "global", ())
     worlds = jax.tree.map(lambda leaf: leaf[None], engine.start(program))
     identity = {key: facts[key] for key in facts.keys() - {"exchanges", "every", "steps", "samples"}}
     assert checkpoints.read(tmp_path / "c", identity, worlds, None, Endless()).exchanges == far
@@ -243,7 +246,7 @@ def test_tally_adds_up_whatever_the_chunks(counts, every):
         rows = range(low - low % every, low + count, every)  # the first from its beginning on
         sums = np.array([values[row : min(row + every, low + count)].sum(axis=0) for row in rows])
         chunk = Chunk(low, count, 0, count, 1, low)
-        figures = engine.Figures(sums, None, sums[..., 0])
+        figures = Figures(sums, None, sums[..., 0])
         tally.put(chunk, figures, {"messages": part}, samples=3, messages=np.full(count, 2))
         tally = Tally.restore(every, tally.arrays())
         low += count
@@ -307,7 +310,7 @@ def test_push_sum_reaches_the_average_on_changing_directed_networks(net):
 
 def test_functions_get_only_their_own_draws():
     specs = {"a": NoiseSpec("laplace", (1,), used_in="speak"), "b": NoiseSpec("laplace", (1,), used_in="learn")}
-    inputs = engine.Inputs(None, {"a": 1, "b": 2}, {}, {"step": 3}, None, None, {"a": 0, "b": 0}, {})
+    inputs = Inputs(None, {"a": 1, "b": 2}, {}, {"step": 3}, None, None, {"a": 0, "b": 0}, {})
     assert engine.now_for("speak", specs, inputs).noise == {"a": 1}
     assert engine.now_for("decide", specs, inputs).noise == {}
 

@@ -16,9 +16,9 @@ from gossamer.errors import ConfigurationError
 from gossamer.privacy import NoiseSource, Observer
 from gossamer.problems import Block
 from gossamer.simulation import engine
-from gossamer.simulation.engine import Program
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import chunks
+from gossamer.simulation.program import Program
 from gossamer.streams import Stream
 from gossamer.streams.base import generator
 

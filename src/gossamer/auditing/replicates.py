@@ -19,9 +19,10 @@ from gossamer.core.drawing import Draw, learners_draws, server_draws
 from gossamer.mechanisms import Calibrated, Mechanism
 from gossamer.privacy import NoiseSource, NoiseSpec, Observer
 from gossamer.simulation import engine
-from gossamer.simulation.engine import Inputs, Program
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.inputs import Inputs
 from gossamer.simulation.plan import Chunk, chunks
+from gossamer.simulation.program import Program
 from gossamer.streams import Stream
 
 _BATCH_VALUES = 2**22  # float32 numbers that a batch of replicates draws and shows: a few tens of megabytes

@@ -20,8 +20,9 @@ from gossamer.errors import ConfigurationError
 from gossamer.files import private_file
 from gossamer.privacy import SecureNoise
 from gossamer.problems import Block
-from gossamer.simulation.engine import Program, World
+from gossamer.simulation.engine import World
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.program import Program
 from gossamer.simulation.spread import ALONE, Spread
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut

@@ -9,7 +9,7 @@ from gossamer.checks import check_count, check_seed
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, PrivacyError
 from gossamer.privacy import Unit
-from gossamer.simulation.engine import Measure
+from gossamer.simulation.program import Measure
 from gossamer.streams import Stream
 
 RECORDS = ("decisions", "messages", "broadcasts")

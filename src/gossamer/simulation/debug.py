@@ -9,20 +9,10 @@ import jax.numpy as jnp
 
 from gossamer.core import Now
 from gossamer.problems import Block
-from gossamer.simulation.engine import (
-    Inputs,
-    Outputs,
-    Program,
-    World,
-    add_up,
-    at,
-    begun,
-    flatten_rows,
-    now_for,
-    observe,
-    transmit,
-    without_absent,
-)
+from gossamer.simulation.engine import Outputs, World, begun, now_for, transmit, without_absent
+from gossamer.simulation.inputs import Inputs, at
+from gossamer.simulation.observing import add_up, flatten_rows, observe
+from gossamer.simulation.program import Program
 from gossamer.topology import spoken
 
 _inputs_at = jax.jit(at)  # nobody steps through how noise is drawn, which is more than a hundred operations

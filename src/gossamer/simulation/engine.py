@@ -7,177 +7,23 @@ loops; the debug engine (`debug.py`) calls the same functions learner by learner
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from numpy.typing import NDArray
 
-from gossamer.core import Algorithm, Learner, Message, Now, Server, State
+from gossamer.core import Message, Now, State
 from gossamer.privacy import NoiseSpec
-from gossamer.privacy.compiled import Recipe, draws_from, places_at
-from gossamer.privacy.words import Place, Time
-from gossamer.problems import Block, Problem
-from gossamer.simulation import measuring
-from gossamer.simulation.measuring import sample_of
-from gossamer.simulation.spread import ALONE, Spread
-from gossamer.streams import Feed
-from gossamer.topology import Mixing, spoken
-
-Measure = Literal["global", "local", "joint"]
-
-SAMPLED = 1024
-"""With more learners, the disagreement is estimated on a sample of so many."""
+from gossamer.problems import Block
+from gossamer.simulation.inputs import Ahead, Inputs, Rows, ahead, at
+from gossamer.simulation.observing import add_up, disagreement, flatten_rows, observe
+from gossamer.simulation.program import Program
+from gossamer.topology import spoken
 
 _UNROLL = 4  # exchanges that an accelerator starts at once where it knows how many there are
-
-
-@dataclass(frozen=True)
-class Program:
-    """All that shapes the compiled loop: equal programs on equal shapes do not compile again."""
-
-    learner: Learner
-    server: Server | None
-    mixing: Mixing
-    problem: Problem
-    learners: int
-    shared: bool
-    measure: Measure
-    coordinates: tuple[int, ...] | None
-    record: tuple[str, ...]
-    sampled: int | None = None  # so many decisions are measured, on samples of the samples: see `measuring`
-    spread: Spread = ALONE
-
-    @property
-    def own_samples(self) -> bool:
-        """Whether a decision is measured on the samples of its own learner, and not on all."""
-        return self.measure == "local" and not self.shared
-
-    @property
-    def decisions(self) -> int:
-        """How many decisions are measured."""
-        return 1 if self.measure == "joint" else self.sampled or self.learners
-
-    @property
-    def figures(self) -> int:
-        """How many numbers a row adds up: see `Figures`."""
-        return self.decisions * (2 if self.problem.classifies else 1) + 1
-
-    def shown(self, seeds: int, every: int) -> int:
-        """About how many numbers come out of an exchange: a share of a row, and the transcript."""
-        return seeds * (-(-2 * self.figures // every) + len(self.record) * self.learners * self.problem.dim)
-
-    def measured(self, steps: int, width: int) -> int:
-        """On how many samples each decision is measured in an exchange of so many steps of so many samples.
-
-        Of an estimate, steps: what is added up is then the mean over the samples that are drawn of each.
-        """
-        return steps if self.own_samples or self.sampled else steps * width
-
-    @classmethod
-    def of(
-        cls, algorithm: Algorithm, shared: bool, measure: Measure, record: tuple[str, ...], debug: bool = False
-    ) -> Program:
-        """The program of an algorithm; `shared`: every learner sees the same batch; `debug`: functions as written."""
-        learner, server = (algorithm.learner, algorithm.server) if debug else algorithm.running
-        return cls(
-            learner,
-            server,
-            algorithm.mixing,
-            algorithm.problem,
-            algorithm.learners,
-            shared,
-            measure,
-            algorithm.coordinates if measure == "joint" else None,
-            record,
-            measuring.size(measure, shared, algorithm.learners),
-        )
-
-
-class Inputs(NamedTuple):
-    """What the host supplies for a chunk of C exchanges, or, sliced, for one of them.
-
-    Attributes:
-        block: samples, axes (C, block, learner or batch, ...), or where the program reads them by itself.
-        noise: the learners' draws by name, axes (seed, learner, C, ...), or how to draw them here.
-        server_noise: the server's draws by name, axes (seed, 1, C, ...), or how to draw them here.
-        public: schedules by name, axis (C,).
-        varying: the part of the mixing weights that changes from exchange to exchange, leading axis C; in a
-            federation who takes part, axes (C, learner), or nothing where everybody does.
-        rows: which row of the result an exchange belongs to, axis (C,).
-        grid: the lattice of the learners' draws by name, axis (learner,): the same at every exchange.
-        server_grid: that of the server's draws, axis (1,).
-    """
-
-    block: Any
-    noise: Mapping[str, Any]
-    server_noise: Mapping[str, Any]
-    public: Mapping[str, Any]
-    varying: Any
-    rows: Rows
-    grid: Mapping[str, Any]
-    server_grid: Mapping[str, Any]
-
-
-class Rows(NamedTuple):
-    """Rows of a chunk's result.
-
-    Attributes:
-        number: of the row that an exchange belongs to.
-        begins: whether the exchange begins the row.
-        exchange: its number in the run, modulo 2^32.
-    """
-
-    number: Any
-    begins: Any
-    exchange: Any
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["feed", "first"], meta_fields=["steps"])
-@dataclass(frozen=True, eq=False)
-class Fed:
-    """A feed of samples, the first step of a chunk, and how many steps each of its exchanges plays."""
-
-    feed: Feed
-    first: Any
-    steps: int
-
-    def ahead(self, t: jax.Array | int) -> Any:
-        """What is computed before the samples of one exchange."""
-        return self.feed.ahead(self.first + jnp.asarray(t, jnp.uint32) * jnp.uint32(self.steps), self.steps)
-
-    def samples(self, ahead: Any) -> Block:
-        """The samples."""
-        return self.feed.samples(ahead)
-
-
-class Drawn(NamedTuple):
-    """Recipes for the draws of all seeds, and the first exchange of a chunk."""
-
-    recipes: Recipe
-    first: Time
-
-    def ahead(self, t: jax.Array | int) -> Place:
-        """What is computed before the draws of one exchange, axes (seed, learner)."""
-        exchange = self.first.plus(jnp.asarray(t, jnp.uint32))
-        found: Place = jax.vmap(places_at, (0, None))(self.recipes, exchange)
-        return found
-
-    def draws(self, ahead: Place) -> jax.Array:
-        """The draws, axes (seed, learner, ...)."""
-        made: jax.Array = jax.vmap(draws_from)(self.recipes, ahead)
-        return made
-
-
-class Scaled(NamedTuple):
-    """Unit draws of a chunk, axes (seed, learner, C, ...), and what they are multiplied by, axis (learner,)."""
-
-    units: Any
-    scales: Any
 
 
 class World(NamedTuple):
@@ -193,57 +39,6 @@ class Outputs(NamedTuple):
 
     row: jax.Array
     transcript: Mapping[str, Any]
-
-
-class Ahead(NamedTuple):
-    """What a program computes an exchange ahead, of samples and draws that it makes by itself; else nothing."""
-
-    block: Any
-    noise: Mapping[str, Place]
-    server_noise: Mapping[str, Place]
-
-
-def ahead(inputs: Inputs, t: jax.Array | int) -> Ahead:
-    """For one exchange of the chunk."""
-
-    def places(noise: Mapping[str, Any]) -> dict[str, Place]:
-        return {name: draws.ahead(t) for name, draws in noise.items() if isinstance(draws, Drawn)}
-
-    block = inputs.block.ahead(t) if isinstance(inputs.block, Fed) else ()
-    return Ahead(block, places(inputs.noise), places(inputs.server_noise))
-
-
-def at(inputs: Inputs, t: jax.Array | int, known: Ahead | None = None) -> Inputs:
-    """The inputs of one exchange of the chunk; `known`: what was computed ahead."""
-    known = ahead(inputs, t) if known is None else known
-    here = partial(jax.tree.map, lambda leaf: leaf[t])
-
-    def draws(noise: Mapping[str, Any], places: Mapping[str, Place]) -> dict[str, jax.Array]:
-        """Axes (seed, learner, ...): taken from the chunk's, or made now."""
-        return {
-            name: each.draws(places[name]) if isinstance(each, Drawn) else _draws_at(each, t)
-            for name, each in noise.items()
-        }
-
-    return Inputs(
-        inputs.block.samples(known.block) if isinstance(inputs.block, Fed) else here(inputs.block),
-        draws(inputs.noise, known.noise),
-        draws(inputs.server_noise, known.server_noise),
-        here(inputs.public),
-        here(inputs.varying),
-        here(inputs.rows),
-        inputs.grid,
-        inputs.server_grid,
-    )
-
-
-def _draws_at(noise: Any, t: jax.Array | int) -> jax.Array:
-    """Draws that the host made, of one exchange: axes (seed, learner, ...)."""
-    made = noise.units if isinstance(noise, Scaled) else noise
-    units: jax.Array = lax.dynamic_index_in_dim(made, t, 2, keepdims=False)
-    if not isinstance(noise, Scaled):
-        return units
-    return units * jnp.asarray(noise.scales).reshape(1, -1, *(1,) * (units.ndim - 2))
 
 
 def now_for(function: str, specs: Mapping[str, NoiseSpec], inputs: Inputs) -> Now:
@@ -359,86 +154,10 @@ def first_messages(program: Program, public: Sequence[str]) -> tuple[Message, Me
     return spoken(messages), transmit(program, (), world.server, messages, inputs)[0] if server else ()
 
 
-def flatten_rows(block: Block) -> Block:
-    """(steps, learner or batch, ...) to (rows, ...)."""
-    return Block(*(leaf.reshape(leaf.shape[0] * leaf.shape[1], *leaf.shape[2:]) for leaf in block))
-
-
 def begun(program: Program, world: World, inputs: Inputs) -> jax.Array:
     """The row so far, before an exchange; one that begins holds how far the decisions in play are apart."""
-    fresh = jnp.zeros_like(world.row).at[0, -1].set(_disagreement(program, decisions(program, world, inputs)))
+    fresh = jnp.zeros_like(world.row).at[0, -1].set(disagreement(program, decisions(program, world, inputs)))
     return jnp.where(inputs.rows.begins, fresh, world.row)
-
-
-def observe(program: Program, played: jax.Array, inputs: Inputs) -> jax.Array:
-    """What a row adds up of an exchange, one flat array: see `Figures`."""
-    if program.measure == "joint":
-        played = program.spread.whole(played)[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
-    elif program.sampled:
-        played = program.spread.whole(played[sample_of(program.learners, program.sampled)])
-    rows, axis, weight = _measured_on(program, inputs)
-
-    def total(values: Any) -> jax.Array:
-        return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, axis))(played, rows) * np.float32(weight)
-
-    correct = [total(program.problem.correct)] if program.problem.classifies else []
-    return program.spread.whole(jnp.concatenate([total(program.problem.losses), *correct, jnp.zeros(1)]))
-
-
-def _measured_on(program: Program, inputs: Inputs) -> tuple[Block, int | None, float]:
-    """The samples that decisions are measured on, the axis of the decisions (None: all on the same), their weight."""
-    block = inputs.block
-    assert isinstance(block, Block)
-    if program.own_samples:
-        return block, 1, 1.0
-    if program.sampled:
-        return (
-            program.spread.whole(measuring.drawn(block, inputs.rows.exchange, program.sampled)),
-            0,
-            1 / measuring.per_step(block.y.shape[0]),
-        )
-    return program.spread.whole(flatten_rows(block)), None, 1.0
-
-
-def _disagreement(program: Program, played: jax.Array) -> jax.Array:
-    """The mean squared distance from the mean decision: of all learners, or estimated, without bias, on a sample."""
-    some, scale = played, 1 / len(played)
-    if program.learners > SAMPLED:
-        some = played[sample_of(program.learners, SAMPLED)]
-        scale = (1 - 1 / program.learners) / (SAMPLED - 1)
-    some = program.spread.whole(some)  # added up in the same order on any mesh
-    centred = some - jnp.mean(some, axis=0, keepdims=True)
-    # Sums of squares by learner, and not one product: that would write all of `centred` down first.
-    return jnp.sum(jnp.sum(jnp.square(centred), axis=1)) * np.float32(scale)
-
-
-def add_up(row: jax.Array, figures: jax.Array) -> jax.Array:
-    """The sum so far with these figures, as a sum and what its roundings have lost (Knuth's two-sum).
-
-    Rows may be long, and float32 has seven digits. The order of the additions is that of the exchanges, so results do
-    not depend on how a run is cut.
-    """
-    high, low = row
-    total = high + figures
-    added = total - high
-    lost = (high - (total - added)) + (figures - added)
-    return jnp.stack([total, low + lost])
-
-
-class Figures(NamedTuple):
-    """What rows hold: sums of losses and of correct predictions by decision, and the disagreement as they begin."""
-
-    loss: NDArray[np.float64]
-    correct: NDArray[np.float64] | None
-    disagreement: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, program: Program, rows: Any) -> Figures:
-        """Of rows as programs add them up, axes (row, seed, 2, figure), in double precision: axes (row, seed, ...)."""
-        sums, low = rows[:, :, 0].astype(np.float64), rows[:, :, 1]
-        np.add(sums, low, out=sums, where=np.isfinite(low))  # where a loss is infinite, what was lost is no number
-        correct = sums[..., program.decisions : -1] if program.problem.classifies else None
-        return cls(sums[..., : program.decisions], correct, sums[..., -1])
 
 
 _SEEDED = Inputs(None, 0, 0, None, None, None, None, None)  # type: ignore[arg-type]  # noise and server_noise

@@ -15,8 +15,8 @@ from gossamer.core import Algorithm
 from gossamer.core.drawing import FUNCTIONS, Draw, grids, learners_draws, schedules, server_draws
 from gossamer.privacy import FastNoise, Scale
 from gossamer.problems import Block
-from gossamer.simulation.engine import Drawn, Fed, Inputs, Scaled
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.inputs import Drawn, Fed, Inputs, Scaled
 from gossamer.simulation.plan import Chunk
 
 

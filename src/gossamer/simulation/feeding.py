@@ -17,7 +17,7 @@ from gossamer.privacy import FastNoise, NoiseSource
 from gossamer.privacy.compiled import Recipe
 from gossamer.privacy.words import Time
 from gossamer.problems import Block
-from gossamer.simulation.engine import Drawn, Fed, Inputs, Rows
+from gossamer.simulation.inputs import Drawn, Fed, Inputs, Rows
 from gossamer.simulation.plan import Chunk, batch_of, program_draws
 from gossamer.simulation.spread import ALONE, Spread
 from gossamer.streams import Feed, Stream

@@ -11,7 +11,8 @@ from gossamer.errors import ConfigurationError
 from gossamer.problems import Block
 from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation.checkpoint import Progress, Seen
-from gossamer.simulation.engine import Fed, World
+from gossamer.simulation.engine import World
+from gossamer.simulation.inputs import Fed
 from gossamer.simulation.mesh import due
 from gossamer.simulation.plan import Chunk
 from gossamer.simulation.spread import ALONE, Spread

@@ -12,8 +12,8 @@ from gossamer.privacy import FastNoise, NoiseSource
 from gossamer.problems import Block
 from gossamer.simulation.bar import progress_bar
 from gossamer.simulation.checks import check_run, check_seeds
-from gossamer.simulation.engine import Measure, Program
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.program import Measure, Program
 from gossamer.simulation.run import Run
 from gossamer.simulation.settings import Traced
 from gossamer.simulation.simulate import simulate

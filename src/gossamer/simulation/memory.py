@@ -16,9 +16,9 @@ import numpy as np
 from gossamer.core.drawing import learners_draws
 from gossamer.errors import ConfigurationError
 from gossamer.simulation import engine, measuring
-from gossamer.simulation.engine import Program
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import chunks
+from gossamer.simulation.program import Program
 from gossamer.simulation.sizes import even_of, length_of, slots_of
 
 NEAR = 0.25

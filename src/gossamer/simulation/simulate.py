@@ -23,11 +23,12 @@ from gossamer.simulation import engine, memory
 from gossamer.simulation.bar import progress_bar
 from gossamer.simulation.checkpoint import Progress, Seen
 from gossamer.simulation.checks import check_run, check_seeds
-from gossamer.simulation.engine import Measure, Outputs, Program, World
+from gossamer.simulation.engine import Outputs, World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.keeper import Keeper
 from gossamer.simulation.mesh import agreement, lost, spread_over
 from gossamer.simulation.plan import Chunk, chunks, cut_at_rows, left_over
+from gossamer.simulation.program import Measure, Program
 from gossamer.simulation.run import Run
 from gossamer.simulation.sizes import even_of, length_of, slots_of, usual_every
 from gossamer.simulation.tally import put_down, report

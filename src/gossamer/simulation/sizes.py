@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import jax
 
-from gossamer.simulation.engine import Program
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk, batch_of, chunk_length, in_step
+from gossamer.simulation.program import Program
 
 _ROWS = 1000  # rows a run keeps unless told otherwise
 _ROW_NUMBERS, _FEWEST_ROWS = 2**25, 10  # with many learners fewer, so that they do not fill the memory

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from gossamer.core import Algorithm
 from gossamer.privacy import Assumption, Guarantee, SecureNoise
 from gossamer.simulation import engine
-from gossamer.simulation.engine import Figures, Outputs, Program
+from gossamer.simulation.engine import Outputs
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.measuring import sample_of
+from gossamer.simulation.observing import Figures
 from gossamer.simulation.plan import Chunk
+from gossamer.simulation.program import Program
 from gossamer.simulation.run import Run
 
 Doubles = NDArray[np.float64]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError
 from gossamer.problems import Block, Problem
-from gossamer.simulation.engine import Program
+from gossamer.simulation.program import Program
 from gossamer.streams.base import as_records
 
 Doubles = NDArray[np.float64]

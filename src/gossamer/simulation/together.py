@@ -15,10 +15,12 @@ import numpy as np
 from gossamer.core import Algorithm, Federation
 from gossamer.core.drawing import grids
 from gossamer.simulation import engine
-from gossamer.simulation.engine import Inputs, Outputs, Program, World
+from gossamer.simulation.engine import Outputs, World
 from gossamer.simulation.feeders import Feeders, draws_of, draws_units, everywhere
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.inputs import Inputs
 from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, in_step, left_over
+from gossamer.simulation.program import Program
 from gossamer.simulation.run import Run
 from gossamer.simulation.settings import Shared, Traced, run
 from gossamer.simulation.sizes import even_of, slots_of
