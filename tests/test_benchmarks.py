@@ -91,7 +91,7 @@ def test_rows_of_an_accelerator_are_shown_with_what_failed():
         {"row": "copy", "bytes a second": 1e12},
         {"row": "20 learners and a server", "beside": "federated-logreg", "gossamer": times},
         {"row": "gossip", "learners": 16, "dim": 100, "bytes a round": 1e11, "gossamer": times, "prototype": times},
-        {"row": "gossip", "learners": 10**6, "dim": 100, "gossamer": gpu.measured(no_memory, 1.0), "prototype": times},
+        {"row": "gossip", "learners": 10**6, "dim": 100, "gossamer": gpu.measured(no_memory), "prototype": times},
     ]
     about = {"device": "a GPU", "cores": 1, "processor": "P", "memory GB": 1, "versions": {"jax": "1"}, "commit": "c"}
     page = render.page(found, {"machine": about, "rows": rows})
