@@ -176,8 +176,8 @@ def program_draws(algorithm: Algorithm, sources: Sequence[NoiseSource]) -> bool:
     On accelerators it does. On a CPU it does from `_DRAWN_IN_PROGRAM` values an exchange on: below, a second core draws
     on the host meanwhile; above, the program's own loops use both cores, and nothing is written down.
     """
-    if not all(isinstance(source, FastNoise) for source in sources):
-        return False
+    if not all(isinstance(source, FastNoise) and type(source).draw is FastNoise.draw for source in sources):
+        return False  # a program would not know of draws that somebody has changed
     asked = {source.compiled for source in sources if isinstance(source, FastNoise)} - {None}
     if asked:
         return asked == {True}
