@@ -286,3 +286,16 @@ def test_programs_draw_where_it_pays(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert drawn(16)
     assert not drawn(16, compiled=False)
+
+
+def test_programs_do_not_draw_for_a_source_with_draws_of_its_own():
+    """Else half the noise would be whole again wherever a program draws: an audit would not see it."""
+
+    class Halved(FastNoise):
+        def draw(self, *args):
+            return super().draw(*args) / 2
+
+    algorithm = algorithms.pd_ogd(problems.Linear(1000), topology.ring(50), budget=Budget(1.0), clip=1.0, step=0.1)
+    assert program_draws(algorithm, [FastNoise(0)])
+    assert not program_draws(algorithm, [Halved(0)])
+    assert not program_draws(algorithm, [Halved(0, compiled=True)])
