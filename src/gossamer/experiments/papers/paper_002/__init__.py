@@ -5,17 +5,17 @@ from gossamer.experiments.papers.paper_002 import classification, compared, pair
 from gossamer.experiments.papers.paper_002.cases import EDGES, NODES
 
 WORTH = (
-    "What a row really guarantees is in the tables. Published rows have the noise of Protocol 1, on messages only, and a "
-    "clip that gradients never reach, since the paper clips nothing: epsilon there is that of a wiretapper who sees no "
-    "decision, and there is none once one decision is seen. Clip and step of rows with a real guarantee are tuned, "
+    "What a row really guarantees is in the tables. Published rows have the noise of Protocol 1, on messages only, and "
+    "a clip that gradients never reach, since the paper clips nothing: epsilon there is that of a wiretapper who sees "
+    "no decision, and there is none once one decision is seen. Clip and step of rows with a real guarantee are tuned, "
     "which epsilon does not cover."
 )
 INTRODUCTION = (
-    f"{NODES} nodes share out the coordinates of one decision, all see the same batch in every round, and gossip spreads "
-    "what each adds to a common dual: on undirected networks (DPSDA-C) and on directed ones (DPSDA-PS).",
-    "The paper leaves open: whether f_t is the mean over a batch (section 2.2) or the sum (section 6.2), how many passes "
-    "over the data, the sigma behind an epsilon, whether its tables have the errors xi, and of which decision they "
-    "are. Its epsilons 'just characterize a corresponding proportional relationship'. All readings are run.",
+    f"{NODES} nodes share out the coordinates of one decision, all see the same batch in every round, and gossip "
+    "spreads what each adds to a common dual: on undirected networks (DPSDA-C) and on directed ones (DPSDA-PS).",
+    "The paper leaves open: whether f_t is the mean over a batch (section 2.2) or the sum (section 6.2), how many "
+    "passes over the data, the sigma behind an epsilon, whether its tables have the errors xi, and of which decision "
+    "they are. Its epsilons 'just characterize a corresponding proportional relationship'. All readings are run.",
     WORTH,
 )
 

@@ -98,7 +98,7 @@ JUDGED = (
     Reading("mean", 1, 1.0, True),
     Reading("mean", 5, 1.0, False),
 )
-"""Claims are judged in these: section 6.2 with Theorem 2, with figure 7's sigma, section 2.2, and what comes nearest."""
+"""Claims are judged in these: section 6.2 with Theorem 2, with figure 7's sigma, section 2.2, and what comes near."""
 
 
 def accuracy(model: NDArray[Any], part: Block) -> float:
@@ -279,8 +279,8 @@ def shown(key: str, readings: tuple[Reading, ...], asked: Asked, found: Found) -
         for name in BOTH
     )
     text = (
-        f"d = {task.problem.dim}, {len(task.train.y):,} samples in batches of {task.batch}, {len(task.test.y):,} to test; "
-        f"{task.source}, features in [0, 1]. Accuracies in percent at epsilon infinity / 1 / 0.5 / 0.2, means over runs. "
+        f"d = {task.problem.dim}, {len(task.train.y):,} samples in batches of {task.batch}, {len(task.test.y):,} to "
+        f"test; {task.source}, features in [0, 1]. In percent at epsilon infinity / 1 / 0.5 / 0.2, means over runs. "
         "Dotted: playing 0.",
     )
     return [

@@ -137,8 +137,8 @@ def shown(asked: Asked, found: Found) -> list[Part]:
     rows.append(("constant classifier", "", "", "-", f"{task.constant(task.test):.3f}", "only the more frequent class"))
     columns = ("row", "protocol", "step", "average fitness, per sample", "test accuracy", "guarantee")
     text = (
-        f"{task.title}, {NODES} samples a round; no xi. Baselines learn from one sample per learner and round, DPSDA from "
-        "the same seven as one common batch; only DPSDA has a sum or a mean. Fitness of a baseline: the mean over "
+        f"{task.title}, {NODES} samples a round; no xi. Baselines learn from one sample per learner and round, DPSDA "
+        "from the same seven as one common batch; only DPSDA has a sum or a mean. Fitness of a baseline: the mean over "
         "learners, on all samples. Equal sigma is not equal privacy: see the guarantees.",
     )
     heading = "Figure 7: against algorithms for decomposable objectives, sigma = 1"

@@ -40,11 +40,11 @@ TABLE_5: dict[Name, tuple[float, ...]] = {
 }
 WORD = f"x({CHANGED}) and x({CHANGED + 1})"
 TEXT = (
-    f"500 images of 6 and 8, one in each round; at t = {CHANGED} it is another image, of the other digit. x({CHANGED}) is "
-    f"played before f_{CHANGED} is seen, so x({CHANGED + 1}) is the first that can differ. Entry 1 is a corner of the "
-    "image, black in every 6 and 8: its derivative is 0, and it never differs.",
-    "This shows how far one round moves a decision while the noise is held fixed, and nothing about privacy: an observer "
-    "does not hold the noise fixed, and as published any difference, however small, tells F from F' with certainty.",
+    f"500 images of 6 and 8, one in each round; at t = {CHANGED} it is another image, of the other digit. x({CHANGED}) "
+    f"is played before f_{CHANGED} is seen, so x({CHANGED + 1}) is the first that can differ. Entry 1 is a corner of "
+    "the image, black in every 6 and 8: its derivative is 0, and it never differs.",
+    "This shows how far one round moves a decision while the noise is held fixed, and nothing about privacy: an "
+    "observer does not hold the noise fixed, and as published any difference, however small, tells F from F' for sure.",
 )
 
 
