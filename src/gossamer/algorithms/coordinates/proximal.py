@@ -39,8 +39,8 @@ class Proximal(ABC):
     [0.0, 1.0]
     """
 
-    domains: ClassVar[type[DecisionSet]] = DecisionSet
-    """The decision sets on which it is a proximal function."""
+    domains: ClassVar[type[DecisionSet] | None] = None
+    """The kind of decision sets on which it is a proximal function; None: all."""
 
     @abstractmethod
     def minimizer(self, dual: jax.Array, step: jax.Array | float, domain: DecisionSet) -> jax.Array:
@@ -87,7 +87,7 @@ class Entropy(Proximal):
     1.3863
     """
 
-    domains: ClassVar[type[DecisionSet]] = Simplex
+    domains: ClassVar[type[DecisionSet] | None] = Simplex
 
     def minimizer(self, dual: jax.Array, step: jax.Array | float, domain: DecisionSet) -> jax.Array:
         """The exponential weights of the dual."""
@@ -114,6 +114,6 @@ def check_proximal(proximal: Proximal, domain: DecisionSet) -> None:
     if not isinstance(proximal, Proximal):
         hint = "try Euclidean() or Entropy(), from gossamer.algorithms.coordinates.proximal"
         raise ConfigurationError("proximal", proximal, "a Proximal", hint)
-    if not isinstance(domain, proximal.domains):
+    if proximal.domains is not None and not isinstance(domain, proximal.domains):
         hint = "proximal=Euclidean() fits every set"
         raise ConfigurationError("domain", domain, f"a {proximal.domains.__name__} with proximal={proximal}", hint)

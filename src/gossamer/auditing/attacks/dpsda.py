@@ -125,8 +125,13 @@ class DualRule(Rule):
             own = self._whole(np.ones_like(added)) > 0
             average = np.where(own, self._whole(total) / self.learner.weight, average)
         step = self.algorithm.public["step"](np.array([exchange + 1]))[0]
-        pi = jax.vmap(jax.vmap(lambda dual: self.learner.proximal.minimizer(dual, step, self.learner.problem.domain)))
-        return np.asarray(pi(jnp.asarray(average, jnp.float32)), np.float64)
+        proximal, domain = self.learner.proximal, self.learner.problem.domain
+
+        def pi(dual: jax.Array) -> jax.Array:
+            return proximal.minimizer(dual, step, domain)
+
+        points = jax.vmap(jax.vmap(pi))(jnp.asarray(average, jnp.float32))
+        return np.asarray(points, np.float64)
 
     @property
     def _places(self) -> NDArray[np.intp]:

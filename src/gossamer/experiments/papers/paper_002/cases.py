@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -140,7 +141,7 @@ class Case:
         return make(problem, network(), budget=budget, clip=bound, calibration="published", **given)
 
 
-MAKERS: dict[str, tuple[Any, Any]] = {
+MAKERS: dict[str, tuple[Callable[..., Algorithm], Callable[[], Topology]]] = {
     "DPSDA-C": (algorithms.dpsda_c, undirected),
     "DPSDA-PS": (algorithms.dpsda_ps, directed),
     "DPDOLA": (algorithms.pd_ogd, undirected),

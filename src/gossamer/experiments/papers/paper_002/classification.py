@@ -91,7 +91,8 @@ class Reading(NamedTuple):
         return f"{self.reduction}, {passes}, {self.unit:g}/eps, {'xi' if self.errors else 'no xi'}"
 
 
-ALL = tuple(Reading(*each) for each in itertools.product(("sum", "mean"), (1, 5), (1.0, 2.0, 14.0), (True, False)))
+REDUCTIONS: tuple[Reduction, ...] = ("sum", "mean")
+ALL = tuple(itertools.starmap(Reading, itertools.product(REDUCTIONS, (1, 5), (1.0, 2.0, 14.0), (True, False))))
 JUDGED = (
     Reading("sum", 1, 14.0, True),
     Reading("sum", 1, 1.0, True),

@@ -136,7 +136,7 @@ def shown(found: Found) -> list[Part]:
         numbers = (gaps(found, key, 0).mean, first, gaps(found, key, 1).mean)
         row = f"{name}, {label}, {level_name(level)}"
         rows.append((row, paper, *(f"{number:.4f}" for number in numbers), promise(result)))
-    columns = ("row", f"paper: entry 1 of x({CHANGED})", f"x({CHANGED}), largest entry")
+    columns: tuple[str, ...] = ("row", f"paper: entry 1 of x({CHANGED})", f"x({CHANGED}), largest entry")
     columns += (f"x({CHANGED + 1}), entry 1", f"x({CHANGED + 1}), largest entry", "guarantee")
     heading = f"Figure 6 and table 5: data that differ at t = {CHANGED}"
     return [Part("figure-6", heading, TEXT, table=Table(columns, tuple(rows)))]
