@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,10 +15,9 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner, Result
 
-from gossamer import metrics, simulate, streams
+from gossamer import simulate
 from gossamer.cli import app
 from gossamer.errors import ConfigurationError, DataError
-from gossamer.privacy import Budget
 from gossamer.problems import Model
 from gossamer.reports import Table
 from gossamer.reproduction import (
@@ -41,7 +39,6 @@ from gossamer.reproduction import (
     increasing,
     paper_000,
     paper_001,
-    paper_002,
     reaches,
 )
 from gossamer.reproduction.claims import NOT_RUN
@@ -54,12 +51,6 @@ from gossamer.reproduction.paper_001.cases import Case as Case001
 from gossamer.reproduction.paper_001.experiments import ImageLab, LogisticLab, MethodLab
 from gossamer.reproduction.paper_001.plan import Images, Logistic
 from gossamer.reproduction.paper_001.plan import Plan as Plan001
-from gossamer.reproduction.paper_002 import cases as cases_002
-from gossamer.reproduction.paper_002 import findings as findings_002
-from gossamer.reproduction.paper_002.cases import Case as Case002
-from gossamer.reproduction.paper_002.experiments import COMPARED, ClassLab, CompareLab, DualLab, PairLab, play
-from gossamer.reproduction.paper_002.plan import Plan as Plan002
-from gossamer.reproduction.paper_002.regression import RegressionLab
 from gossamer.reproduction.tuning import FIRST_TUNING_SEED
 
 pytestmark = pytest.mark.unoptimized
@@ -697,192 +688,6 @@ def test_every_claim_of_001_is_asked_the_right_way_round(
     assert len(tables["claims"].rows) == 2 * 5 + (3 + 1) * 2 + 8 + 3
     for row in (*tables["claims"].rows, *tables["beyond-claims"].rows):
         assert set(row[3::2]) == {verdict}, row
-
-
-# Paper 002
-
-TINY_002 = replace(
-    paper_002.QUICK,
-    name="tiny",
-    runs=2,
-    trials=1,
-    rounds=30,
-    longer=60,
-    correlated=20,
-    compared=12,
-    compared_runs=2,
-    clips=(0.1,),
-    steps=(0.01, 0.1),
-    known={},
-    points=3,
-)
-
-
-def reproduced_002(store: Store, figure: int | None = None, plan: Plan002 = TINY_002, **where: Any) -> Page:
-    return paper_002.reproduce(Asked(store, plan, figure, **({"stand_in": True} | where), command="again"))
-
-
-def test_the_networks_are_connected_over_four_rounds_and_no_fewer() -> None:
-    network = cases_002.directed()
-    assert network.is_column_stochastic()
-    assert [network.is_strongly_connected(window) for window in (1, 2, 3, 4)] == [False, False, False, True]
-    assert cases_002.undirected().is_doubly_stochastic()
-    for exchange in range(4):
-        weights = cases_002.undirected().sparse(exchange).toarray()
-        np.testing.assert_array_equal(weights, weights.T)  # Lemma 2(a)
-
-
-@pytest.mark.parametrize("name", ["DPSDA-C", "DPSDA-PS", "DPDOLA", "DPPS", "DPSR"])
-def test_published_rows_have_the_sigma_they_say_and_no_proof(name: cases_002.Name) -> None:
-    task = cases_002.Tasks(stand_in=True).of("cifar10")
-    made = Case002(name, sigma=2.5).build(task.problem, 20, 7, task.bound)
-    scales = {scale.value for key, each in made.scales.items() if key != "error" for scale in each}
-    assert len(scales) == 1
-    assert scales.pop() == pytest.approx(2.5)
-    assert made.guarantee.basis == "published"
-    assert made.guarantee.epsilon > 1000
-
-
-def test_rows_with_a_real_guarantee_are_proven_for_a_sample() -> None:
-    task = cases_002.Tasks(stand_in=True).of("mushrooms")
-    made = Case002("DPSDA-PS", budget=Budget(1.0, 1e-5), own="exact", clip=0.3).build(task.problem, 20, task.batch)
-    assert (made.guarantee.basis, str(made.guarantee.unit)) == ("proven", "one sample of a common batch")
-    assert made.guarantee.epsilon == pytest.approx(1.0, rel=1e-6)
-
-
-def test_tasks_are_those_of_the_paper(tmp_path: Path) -> None:
-    y = np.repeat(np.arange(10), 6000).astype(np.uint8)
-    x = np.zeros((60_000, 28, 28), np.uint8)
-    x[:, 0, 0] = y  # tells the digits apart
-    np.savez(tmp_path / "mnist.npz", x_train=x, y_train=y, x_test=x[:10], y_test=y[:10])
-    task = cases_002.Tasks(tmp_path).of("mnist")
-    assert (task.train.x.shape, len(task.test.y), task.batch) == ((8000, 784), 4000, 100)
-    for part in (task.train, task.test):
-        np.testing.assert_array_equal(np.round(255 * part.x[:, 0]), np.where(part.y == 1, 8, 6))
-
-
-def test_the_stored_regret_is_the_pseudo_regret(tmp_path: Path) -> None:
-    lab, case = RegressionLab(Store(tmp_path), TINY_002), Case002("DPSDA-C", sigma=1.0)
-    found = lab.regret(case, [30], range(2))
-    stream = streams.linear_regression(seed=1)
-    joint = play(case.build(lab.problem, 30, bound=50.0), stream, 30, 1).joint
-    for name, plays in (("played", joint), ("averaged", metrics.running_average(joint))):
-        assert found[name][1][0] == pytest.approx(metrics.pseudo_regret(plays, lab.problem, stream), abs=1e-5)
-
-
-def test_one_changed_round_shows_one_round_later(tmp_path: Path) -> None:
-    lab = PairLab(Store(tmp_path), TINY_002, cases_002.Tasks(stand_in=True).of("mnist"))
-    found = lab.differences(Case002("DPSDA-C", sigma=1.0))
-    before, after = np.array(found["largest"]).T
-    assert (before == 0).all()  # x(t) is played before f_t is seen
-    assert (after > 0).all()
-    one, other = (stream.read(0, lab.rounds) for stream in lab.both)
-    assert np.flatnonzero(one.y[:, 0] != other.y[:, 0]).tolist() == [lab.changed - 1]
-
-
-def test_a_tiny_comparison_runs_and_baselines_get_the_same_samples(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(COMPARED, "undirected")
-    monkeypatch.setitem(COMPARED, "directed", ("DPSDA-PS", "DPPS"))
-    page = reproduced_002(Store(tmp_path / "cells"), figure=7)
-    rows = {part.name: part.table for part in page.parts}["figure-7"].rows  # type: ignore[union-attr]
-    assert len(rows) == 2 * 2 * 2 + 2
-    page.write(tmp_path)
-    common = streams.common(np.arange(14.0)[:, None], np.zeros(14), batch=7, seed=3, shuffle=True)
-    np.testing.assert_array_equal(common.read(0, 2).x, cases_002.dealt(common).read(0, 2).x)
-
-
-LEVELS_002 = {0.0: 0, 1.0: 1, 2.0: 2, 5.0: 3, 14.0: 1, 28.0: 2, 70.0: 3}  # sigma: place of the level in a table
-
-
-def imagine(monkeypatch: pytest.MonkeyPatch, printed: bool) -> None:
-    """Results as the paper has them, or upside down."""
-    sign = 1.0 if printed else -1.0
-
-    def runs(values: Sequence[float], count: int) -> list[list[float]]:
-        return [[value + 1e-5 * seed for value in values] for seed in range(count)]
-
-    def regret(lab: DualLab, case: Case002, points: Sequence[int], seeds: Sequence[int]) -> object:
-        level = {"independent": 1.0, "tree": 0.5, "blt": 0.1}[case.aggregation] if case.budget else 0.1
-        level += 0.1 * LEVELS_002.get(case.sigma, 0) * sign
-        curve = runs(
-            [(level if printed else 3 + level) * (500 / point) ** (0.6 * sign) for point in points], len(seeds)
-        )
-        return {"rounds": list(points), "played": curve, "averaged": curve}
-
-    def scores(lab: ClassLab, case: Case002, seeds: Sequence[int], passes: int = 1) -> object:
-        place = LEVELS_002[case.sigma]
-        paper = findings_002.PAPER[lab.task.key][case.name]
-        goal = 0.02 if passes == 5 else 0.0
-        found = {
-            part: [(value[place] + goal if printed else 0.2 + 0.1 * place) + 1e-5 * seed for seed in seeds]
-            for part, value in paper.items()
-        }
-        models = dict.fromkeys(("last", "averaged"), found | {"balanced test": found["test"]})
-        fitness = runs([1.0, 0.5] if printed else [500.0, 900.0], len(seeds))
-        return models | {"rounds": [1, 2], "fitness": fitness, "online": found["train"]}
-
-    def differences(lab: PairLab, case: Case002) -> object:
-        gap = findings_002.TABLE_5[case.name][LEVELS_002[case.sigma]] if printed else 0.1 * (1 + LEVELS_002[case.sigma])
-        both = runs([gap, gap], lab.plan.runs)
-        return dict.fromkeys(("first", "most", "largest"), both) | {"rounds": [1, 2], "F": both, "F'": both}
-
-    def fitness(lab: CompareLab, case: Case002, seeds: Sequence[int]) -> object:
-        level = 2.0 - sign * case.name.startswith("DPSDA")
-        tests = [0.9] * len(seeds)
-        return {"rounds": [1, 2], "fitness": runs([level, level], len(seeds)), "test": tests, "balanced test": tests}
-
-    monkeypatch.setattr(RegressionLab, "regret", regret)
-    monkeypatch.setattr(RegressionLab, "zero", lambda lab, rounds: [1.8] * lab.plan.runs)
-    monkeypatch.setattr(ClassLab, "scores", scores)
-    monkeypatch.setattr(PairLab, "differences", differences)
-    monkeypatch.setattr(CompareLab, "fitness", fitness)
-    monkeypatch.setattr(DualLab, "search", lambda lab, key, loss, start: (1.0, 0.1))
-
-
-@pytest.mark.parametrize("printed", [True, False])
-def test_every_claim_of_002_is_asked_the_right_way_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: bool
-) -> None:
-    imagine(monkeypatch, printed)
-    page = reproduced_002(Store(tmp_path), plan=replace(paper_002.FULL, correlated=50, compared=50, rounds=500))
-    tables = {part.name: part.table for part in page.parts if part.table is not None}
-    assert [len(part.panels) for part in page.parts if part.panels] == [4, 6, 6, 4]
-    # Regression 3 x 2 x 2, three tasks with 6 for each algorithm, 2 for each in figure 6, 3 baselines x 2 in figure 7.
-    assert len(tables["claims"].rows) == 12 + 36 + 4 + 6
-    verdict = "holds" if printed else "does not hold"
-    for row in (*tables["claims"].rows, *tables["goals"].rows):
-        assert set(row[3::2]) == {verdict}, row
-    if printed:
-        assert {row[3] for row in tables["correlated-claims"].rows} == {"holds"}
-    assert [row[0] for row in tables["table-4"].rows[-2:]] == ["constant classifier", "playing 0"]
-
-
-def test_without_data_the_regression_is_run_and_the_rest_says_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    imagine(monkeypatch, True)
-    nowhere = {"directory": tmp_path / "nowhere", "stand_in": False}
-    page = reproduced_002(Store(tmp_path), **nowhere)
-    texts = {part.name: part.text for part in page.parts}
-    assert len(page.verdicts.rows) == 12 + 3
-    assert {row[2:] for row in page.verdicts.rows[-3:]} == {("not run", "not run")}
-    for figure, file in ((5, "mushrooms.npz"), (6, "mnist.npz"), (7, "cifar10_10k2k.npz")):
-        assert file in texts[f"figure-{figure}"][0]
-        assert "--data, or try --stand-in" in texts[f"figure-{figure}"][0]
-    with pytest.raises(DataError, match="Table 4 of paper 002"):
-        reproduced_002(Store(tmp_path), figure=7, **nowhere)
-
-
-def test_the_quick_plan_knows_all_that_it_would_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    imagine(monkeypatch, True)
-    asked: set[str] = set()
-    monkeypatch.setattr(DualLab, "search", lambda lab, key, loss, start: asked.add(key) or (1.0, 0.1))
-    reproduced_002(Store(tmp_path), plan=paper_002.QUICK)
-    assert asked == {*paper_002.QUICK.known}
-    points = [*paper_002.QUICK.known.values()]
-    assert all(clip in paper_002.FULL.clips and step in paper_002.FULL.steps for clip, step in points)
 
 
 def test_every_is_no_better_than_its_parts() -> None:
