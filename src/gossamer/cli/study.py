@@ -46,7 +46,7 @@ def study_file(
 def declared(file: Path, asked: Asked) -> Study:
     """The study of a file."""
     if not file.is_file():
-        raise ConfigurationError("FILE", str(file), "a Python file that defines `study`")
+        raise ConfigurationError("FILE", str(file), "a Python file that defines `study`", "there is no such file")
     found: Any = runpy.run_path(str(file)).get("study")
     study = found(asked) if callable(found) and not isinstance(found, Study) else found
     if not isinstance(study, Study):
@@ -87,7 +87,9 @@ def carry_out(
         for other in others:
             other.terminate()
     console = Console()
-    show(console, page.verdicts, words=True)
+    shown = page.verdicts if page.verdicts.rows else page.parts[0].table
+    if shown is not None:
+        show(console, shown, words=True)
     reused = len(engine.used) - engine.computed
     say(console, f"{engine.computed} cells were run, {reused} were there already. Report: {page.write(out)}")
 

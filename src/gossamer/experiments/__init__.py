@@ -47,6 +47,7 @@ from gossamer.experiments.fits import Fit, at_most_like, exponent, like, share_o
 from gossamer.experiments.page import Page, Part
 from gossamer.experiments.store import Store
 from gossamer.experiments.study import Asked, Section, Study
+from gossamer.experiments.sweep import Sweep, sweep
 from gossamer.experiments.tuning import climb, tuning_seeds
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "Section",
     "Store",
     "Study",
+    "Sweep",
     "Tuned",
     "about",
     "across",
@@ -89,6 +91,7 @@ __all__ = [
     "reaches",
     "share_of",
     "single",
+    "sweep",
     "tuning_seeds",
     "verdicts_table",
 ]

@@ -30,11 +30,12 @@ _ROWS = 4096  # samples that are hashed at once
 
 
 class Played(NamedTuple):
-    """What a metric is a function of: a run of several seeds, what ran, and on what."""
+    """What a metric is a function of: a run of several seeds, what ran, on what, and the samples held out."""
 
     run: Run
     algorithm: Algorithm
     stream: Stream
+    test: Block | None = None
 
 
 class Metric(NamedTuple):
@@ -74,6 +75,7 @@ class Cell:
         test: samples held out.
         points: of a curve.
         accelerator: only run where there is one; elsewhere it is left out, unless it is in the store.
+        weight: what a sample costs, times the number of parameters; for plans and progress only.
 
     >>> from gossamer import algorithms, problems, streams, topology
     >>> from gossamer.experiments import measures
@@ -95,6 +97,7 @@ class Cell:
     test: Block | None = None
     points: int = 60
     accelerator: bool = False
+    weight: float = 1.0
 
     @cached_property
     def made(self) -> Algorithm:
@@ -121,9 +124,9 @@ class Cell:
 
     @property
     def size(self) -> float:
-        """How much is to be done: samples of all learners in all runs."""
+        """How much is to be done: samples of all learners in all runs, times the number of parameters."""
         runs = sum(len(seeds) for _, seeds in self.repeats)
-        return float(self.steps) * runs * self.made.learners
+        return self.weight * self.steps * runs * self.made.learners * self.made.problem.dim
 
     @cached_property
     def setting(self) -> Setting:

@@ -66,6 +66,8 @@ class Panel:
         level: a height to mark with a dotted line; None for none.
         log: whether heights are drawn as logarithms.
         span: the lowest and the highest height drawn; None: what the curves need.
+        x: what the curves are drawn against.
+        log_x: whether that is drawn as a logarithm, with a mark at each point of the curves.
     """
 
     title: str
@@ -74,9 +76,11 @@ class Panel:
     level: float | None = None
     log: bool = False
     span: tuple[float, float] | None = None
+    x: str = "round"
+    log_x: bool = False
 
 
-def draw(panels: Sequence[Panel], x: str = "round") -> list[Picture]:
+def draw(panels: Sequence[Panel]) -> list[Picture]:
     """The panels, each a picture of its own.
 
     >>> curve = Curve("mine", [1, 2], [3.0, 2.0], [2.9, 1.9], [3.1, 2.1])
@@ -84,7 +88,7 @@ def draw(panels: Sequence[Panel], x: str = "round") -> list[Picture]:
     ['mine']
     """
     looks = looks_of(panels)
-    return [_picture(panel, x, looks) for panel in panels]
+    return [_picture(panel, looks) for panel in panels]
 
 
 def looks_of(panels: Sequence[Panel]) -> dict[str, Stroke]:
@@ -96,7 +100,7 @@ def looks_of(panels: Sequence[Panel]) -> dict[str, Stroke]:
     return strokes([curve.name for panel in panels for curve in panel.curves])
 
 
-def _picture(panel: Panel, x: str, looks: dict[str, Stroke]) -> Picture:
+def _picture(panel: Panel, looks: dict[str, Stroke]) -> Picture:
     axis: dict[str, Any] = {"type": "log", "tickvals": LOSS_TICKS} if panel.log else {"range": panel.span}
     traces = [
         trace
@@ -105,7 +109,10 @@ def _picture(panel: Panel, x: str, looks: dict[str, Stroke]) -> Picture:
             curve.x, Spread(curve.mean, curve.low, curve.high), curve.name, looks[curve.name], legend=False
         )
     ]
-    drawn = chart(traces, x, panel.y, **axis)
+    drawn = chart(traces, panel.x, panel.y, **axis)
+    if panel.log_x:
+        marks = sorted({place for curve in panel.curves for place in curve.x})
+        drawn.update_xaxes(type="log", tickvals=marks, ticktext=[f"{place:,g}" for place in marks])
     if panel.level is not None:
         drawn.add_hline(panel.level, line={"dash": "dot", "color": "#7d8794", "width": 1})
     return Picture(panel.title, drawn)

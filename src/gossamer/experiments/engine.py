@@ -22,7 +22,7 @@ Found = Mapping[Any, Result]
 
 _TOGETHER = 64  # cells in one program
 _LOSS = 60.0  # seconds of work that an interruption may lose, about
-_FIRST = 2e6  # samples that run together, or without a checkpoint, before anything is known about the speed
+_FIRST = 5e7  # of `Cell.size` that runs together, or without a checkpoint, before the speed is known
 _PATIENCE = 0.2  # seconds between two looks at what another process computes
 _DIGITS = 8
 
@@ -162,7 +162,7 @@ class Engine:
 
     @property
     def _much(self) -> float:
-        """How many samples an interruption may lose."""
+        """How much an interruption may lose."""
         seconds, size = self._speed[True]
         return _LOSS * size / seconds if size else _FIRST
 
@@ -188,7 +188,7 @@ class Engine:
         for seed, seeds in first.repeats:
             stream = first.stream(seed)
             runs = self._runs(cells, stream, list(seeds))
-            plays = [Played(run, cell.made, stream) for run, cell in zip(runs, cells, strict=True)]
+            plays = [Played(run, cell.made, stream, cell.test) for run, cell in zip(runs, cells, strict=True)]
             parts.append([_measured(cell.metrics, played) for played, cell in zip(plays, cells, strict=True)])
         return [_joined([part[place] for part in parts]) for place in range(len(cells))]
 

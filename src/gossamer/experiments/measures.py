@@ -145,12 +145,13 @@ def joint_decisions(played: Played) -> Any:
 
 
 def decisions(played: Played) -> Doubles:
-    """Decisions 0, 1, ... and the one that would be played next, axes (seed, exchange, learner, coordinate).
+    """What 0, 1, ... samples led to, axes (seed, samples, learner, coordinate): for blocks of 1, with a last one ahead.
 
-    For metrics that record "decisions".
+    For metrics that record "decisions". Exchanges before the first sample are left out.
     """
     run = played.run
-    return np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1).astype(np.float64)
+    every = np.concatenate([run.transcript["decisions"], run.decisions[:, None]], axis=1)
+    return every[:, -int(run.steps[-1]) - 1 :].astype(np.float64)
 
 
 def _against_best(word: str, measure: Any, at: Sequence[int]) -> Metric:

@@ -114,7 +114,7 @@ class Page:
         All of them are as confidential as the data, and readable by their owner only.
         """
         (out / "tables").mkdir(parents=True, exist_ok=True)
-        texts = {f"tables/{part.name}.csv": _csv(part.table) for part in self.parts if part.table is not None}
+        texts = {f"tables/{part.name}.csv": csv_of(part.table) for part in self.parts if part.table is not None}
         texts |= {"raw.json": json.dumps(self.raw, indent=1, allow_nan=False), "report.html": self.html()}
         for name, text in texts.items():
             with private_file(out / name) as file:
@@ -122,7 +122,12 @@ class Page:
         return (out / "report.html").resolve()
 
 
-def _csv(table: Table) -> str:
+def csv_of(table: Table) -> str:
+    r"""A table as a file that spreadsheets read.
+
+    >>> csv_of(Table(("run", "loss"), (("mine", "0.31"),)))
+    'run,loss\r\nmine,0.31\r\n'
+    """
     text = io.StringIO(newline="")
     csv.writer(text).writerows([table.columns, *table.rows])
     return text.getvalue()

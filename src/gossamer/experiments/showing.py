@@ -42,7 +42,9 @@ def curves(results: Mapping[str, Result]) -> tuple[Panel, ...]:
     """
     words = dict.fromkeys(word for result in results.values() for word in words_of(result) if _curved(result, word))
     return tuple(
-        Panel(word, word, tuple(each.curve(name, word) for name, each in results.items() if _curved(each, word)))
+        Panel(
+            word, word, tuple(each.curve(name, word) for name, each in results.items() if _curved(each, word)), x="step"
+        )
         for word in words
     )
 
