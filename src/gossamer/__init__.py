@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from gossamer.auditing.audit import Audit, audit
     from gossamer.core import Algorithm, Every, Federation, Rate
     from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
+    from gossamer.experiments import sweep
     from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
     from gossamer.problems import Block
     from gossamer.simulation import Run, simulate, simulate_many
@@ -42,6 +43,7 @@ __all__ = [
     "simulate",
     "simulate_many",
     "streams",
+    "sweep",
     "topology",
 ]
 
@@ -66,6 +68,7 @@ _HOMES = {
     "audit": "auditing",
     "simulate": "simulation",
     "simulate_many": "simulation",
+    "sweep": "experiments",
 }
 _PACKAGES = {*__all__, *_HOMES.values()} - set(_HOMES)
 
