@@ -20,7 +20,6 @@ from gossamer.cli import app, load, play
 from gossamer.cli import demo as demonstration
 from gossamer.cli.demo import Demo
 from gossamer.errors import ConfigurationError
-from gossamer.reproduction import Asked
 from gossamer.spec import keys_of
 from gossamer.spec.kinds import _families
 
@@ -552,25 +551,6 @@ def test_control_c_says_that_the_checkpoint_is_kept(tmp_path: Path, monkeypatch:
     assert gossamer_("run", file).exit_code == 0
     monkeypatch.setattr("gossamer.cli.run.Experiment.run", interrupted)
     assert gossamer_("run", file).stderr == f"Stopped. {kept} is kept: the same command goes on from there.\n"
-
-
-def test_reproduce_says_how_far_it_is_and_what_control_c_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def some_cells(asked: Asked[object]) -> None:
-        store = asked.store
-        for name in ("first", "second") if not store.used else ("third",):
-            store.cell(name, {"name": name}, lambda: {"loss": 1.0})
-        if len(store.used) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("gossamer.reproduction.paper_000.reproduce", some_cells)
-    result = gossamer_("reproduce", "000", "--out", tmp_path, columns=200)
-    assert result.exit_code == 130
-    assert result.stderr.splitlines() == [
-        "0 of 5 figures and 0 cells done in 0:00, now: first ...",
-        "0 of 5 figures and 1 cell done in 0:00, now: second ...",
-        "1 of 5 figures and 2 cells done in 0:00, about a minute left, now: third ...",
-        f"Stopped. 3 cells kept in {tmp_path / 'cells'}: the same command goes on from there.",
-    ]
 
 
 def test_control_c_in_a_terminal(tmp_path: Path) -> None:

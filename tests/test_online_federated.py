@@ -26,11 +26,11 @@ from gossamer.auditing.attacks.online_federated import Repelling
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.cli.config import make_algorithm
 from gossamer.core import Federation, Now, Rate
+from gossamer.experiments.papers.paper_001.virtual import virtual_iterates
 from gossamer.mechanisms.factors import Dense
 from gossamer.privacy import FastNoise, Gaussian
 from gossamer.privacy.secure import SecureNoise
 from gossamer.problems import Block
-from gossamer.reproduction.paper_001.virtual import virtual_iterates
 from gossamer.simulation import engine
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk
