@@ -118,7 +118,7 @@ class ZenohTransport:
         forged: called where a message came in the name of a peer, without its tag.
     """
 
-    def __init__(self, link: Link, forged: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, link: Link, forged: Callable[[], None] | None = None) -> None:
         self._link, self._forged = link, forged
         self._tags = Tags(link.learner, {number: peer.secret for number, peer in link.peers.items()})
         self._session: Any = None
@@ -213,10 +213,10 @@ class ZenohTransport:
                 continue
             data = self._tags.opened(peer, sample.payload.to_bytes())
             try:
-                if data is None:
-                    self._forged()
-                else:
+                if data is not None:
                     receive(peer, data)
+                elif self._forged is not None:
+                    self._forged()
             except Exception as error:  # this thread must live on, or nothing more is heard from this peer
                 _LOG.error("a message of learner %d was lost: %s in receive", peer, type(error).__name__)
 
