@@ -1,6 +1,6 @@
 """Write what was measured into docs/papers/: `python docs/papers.py 002 --out DIR`, after `gossamer reproduce`.
 
-The cells are read from --out, the data from --data; a missing cell is an error. Everything below the mark of the page is
+The cells are read from --out, the data from --data; a missing cell is an error. What is below the mark of the page is
 replaced. With `--pictures` the panels are drawn too, which needs matplotlib.
 """
 
