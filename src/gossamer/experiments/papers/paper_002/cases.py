@@ -1,25 +1,24 @@
-"""What is compared in paper 002: networks, tasks, and algorithms with their noise."""
+"""What is compared in paper 002: networks, algorithms with their noise, and classification tasks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer import algorithms, data, problems, topology
+from gossamer import algorithms, data, problems, streams, topology
+from gossamer.algorithms.coordinates.dpsda import Reduction
 from gossamer.core import Algorithm, Rate
-from gossamer.mechanisms import Aggregation
+from gossamer.experiments import Asked
+from gossamer.experiments.papers.sources import needed
 from gossamer.privacy import Budget
-from gossamer.privacy.guarantee import rounded_up
 from gossamer.problems import Block, Problem
-from gossamer.reproduction.sources import needed
 from gossamer.sets import Box
 from gossamer.streams import Stream
 from gossamer.streams.arrays import ArrayStream
@@ -33,18 +32,16 @@ No round is strongly connected, nor are three in a row; any four are: figure 2 o
 such a 4-strongly connected digraph."""
 
 DOMAIN = Box(-5.0, 5.0)
-DIM = 21
 ERRORS = math.sqrt(0.1)  # the standard deviation of xi
 DELTA = 1e-5
 LEVELS = (math.inf, 1.0, 0.5, 0.2)
-SCALES = {"sigma = 1/eps": 1.0, "sigma = 14/eps": 14.0}
-"""Noise of the paper's levels, which "just characterize a corresponding proportional relationship": the sigma of its
-figure 7, and 2 n L / epsilon of its Theorem 2 with L = 1."""
-REGRESSION_CLIP = 50.0  # far above what gradients are: the paper clips nothing
+"""The paper's epsilons, which "just characterize a corresponding proportional relationship"."""
+CLIPS = (0.03, 0.1, 0.3, 1.0, 3.0)
+STEPS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 SPLIT_SEED = 0
 
 Name = Literal["DPSDA-C", "DPSDA-PS", "DPDOLA", "DPPS", "DPSR"]
-OWN = {"exact": "own exact", "gossip": "own by gossip"}
+BOTH: tuple[Name, ...] = ("DPSDA-C", "DPSDA-PS")
 
 
 def directed() -> Topology:
@@ -90,41 +87,30 @@ class Case:
     Attributes:
         name: of the algorithm.
         sigma: the scale of Laplace noise on every coordinate, as published; 0 for none.
-        budget: of tight Gaussian noise instead.
-        aggregation: of tight noise.
-        own: of DPSDA: where the own coordinates come from.
+        budget: of tight noise instead: blt with a delta, else Laplace; own coordinates exact.
         clip: of tight noise: of every sample's gradient, on the coordinates of a node.
         step: alpha(t) = step / sqrt(t).
         errors: whether gradients come with xi.
+        reduction: f_t is a sum over its batch (section 6.2) or a mean (section 2.2).
 
-    >>> print(Case("DPSDA-C", sigma=2.0), "|", Case("DPSDA-PS"))
-    DPSDA-C, sigma 2 | DPSDA-PS, non-private
-    >>> print(Case("DPSDA-C", budget=Budget(1.0, DELTA), own="exact", clip=1.0, step=0.1))
-    DPSDA-C, (1, 1e-05), blt, own exact, clip 1, step 0.1
+    >>> print(Case("DPSDA-C", sigma=2.0), "|", Case("DPSDA-PS"), "|", Case("DPSDA-C", budget=Budget(1.0), clip=0.1))
+    DPSDA-C, sigma 2 | DPSDA-PS, non-private | DPSDA-C, real epsilon 1, clip 0.1
     """
 
     name: Name
     sigma: float = 0.0
     budget: Budget | None = None
-    aggregation: Aggregation = "blt"
-    own: Literal["exact", "gossip"] = "gossip"
     clip: float | None = None
     step: float = 1.0
     errors: bool = True
+    reduction: Reduction = "sum"
 
     def __str__(self) -> str:
-        words: list[str] = [self.name]
+        noise = f"sigma {self.sigma:g}" if self.sigma else "non-private"
         if self.budget is not None:
-            law = self.aggregation if self.budget.delta else "Laplace"
-            words += [f"({self.budget.epsilon:g}, {self.budget.delta:g})", law, OWN[self.own], f"clip {self.clip:g}"]
-        else:
-            words.append(f"sigma {self.sigma:g}" if self.sigma else "non-private")
-            words += [OWN["exact"]] if self.own == "exact" else []
-        return ", ".join(words + ([f"step {self.step:g}"] if self.step != 1 else []))
-
-    def tuned(self, clip: float, step: float) -> Case:
-        """The same with another clip and step."""
-        return replace(self, clip=clip, step=step)
+            delta = f", delta {self.budget.delta:g}" if self.budget.delta else ""
+            noise = f"real epsilon {self.budget.epsilon:g}{delta}, clip {self.clip:g}"
+        return f"{self.name}, {noise}" + (f", step {self.step:g}" if self.step != 1 else "")
 
     def build(self, problem: Problem, horizon: int, batch: int = 1, bound: float = 1.0) -> Algorithm:
         """The algorithm.
@@ -138,68 +124,30 @@ class Case:
         >>> Case("DPSDA-PS", sigma=2.0).build(problems.Logistic(14), 10).scales["dual"][0].value
         2.0
         """
-        if self.name.startswith("DPSDA"):
-            return self._dpsda(problem, horizon, batch, bound)
-        make, network = BASELINES[self.name]
-        printed = 2 * bound * math.sqrt(problem.dim) * horizon
-        return make(
-            problem,
-            network(),
-            budget=Budget(printed / self.sigma),
-            clip=bound,
-            horizon=horizon,
-            step=Rate(self.step),
-            calibration="published",
-        )
-
-    def _dpsda(self, problem: Problem, horizon: int, batch: int, bound: float) -> Algorithm:
-        make, network = (
-            (algorithms.dpsda_c, undirected()) if self.name == "DPSDA-C" else (algorithms.dpsda_ps, directed())
-        )
-        common = {"horizon": horizon, "batch": batch, "step": Rate(self.step)}
-        common |= {"gradient_noise": ERRORS if self.errors else 0.0}
+        make, network = MAKERS[self.name]
+        given: dict[str, Any] = {"horizon": horizon, "step": Rate(self.step)}
+        width = problem.dim
+        if self.name in BOTH:
+            width = -(-width // NODES)
+            given |= {"batch": batch, "gradient_noise": ERRORS if self.errors else 0.0, "reduction": self.reduction}
         if self.budget is not None:
-            law = {"noise": "gaussian", "aggregation": self.aggregation} if self.budget.delta else {}
-            return make(problem, network, budget=self.budget, clip=self.clip, own=self.own, **law, **common)  # type: ignore[arg-type]
+            law = {"noise": "gaussian", "aggregation": "blt"} if self.budget.delta else {}
+            return make(problem, network(), budget=self.budget, clip=self.clip, **law, **given)
         if not self.sigma:
-            return make(problem, network, noise="none", own=self.own, **common)  # type: ignore[arg-type]
-        printed = 2 * NODES * bound * math.sqrt(-(-problem.dim // NODES)) * horizon
+            return make(problem, network(), noise="none", own="gossip", **given)
+        printed = 2 * bound * math.sqrt(width) * horizon * (NODES if self.name in BOTH else 1)
+        given |= {"unit": "batch"} if self.name in BOTH else {}
         budget = Budget(printed / self.sigma)
-        return make(problem, network, budget=budget, clip=bound, unit="batch", calibration="published", **common)  # type: ignore[arg-type]
+        return make(problem, network(), budget=budget, clip=bound, calibration="published", **given)
 
 
-BASELINES: dict[str, tuple[Callable[..., Algorithm], Callable[[], Topology]]] = {
+MAKERS: dict[str, tuple[Callable[..., Algorithm], Callable[[], Topology]]] = {
+    "DPSDA-C": (algorithms.dpsda_c, undirected),
+    "DPSDA-PS": (algorithms.dpsda_ps, directed),
     "DPDOLA": (algorithms.pd_ogd, undirected),
     "DPPS": (algorithms.dp_push_sum_dual_averaging, directed),
     "DPSR": (algorithms.dp_subgradient_rescaling, fixed),
 }
-
-
-def guarantee_of(algorithm: Algorithm) -> str:
-    """What a row is really worth, in a few words.
-
-    >>> guarantee_of(Case("DPSDA-C").build(problems.Logistic(14), 10))
-    'none'
-    >>> guarantee_of(Case("DPSDA-C", budget=Budget(1.0), clip=1.0).build(problems.Logistic(14), 10))
-    'epsilon 1 about one sample of a common batch, clip 1; proven'
-    """
-    promise = algorithm.guarantee
-    if promise.basis == "none":
-        return "none"
-    delta = f", delta {promise.delta:.3g}" if promise.delta else ""
-    clip = getattr(algorithm.learner, "clip", None)
-    bound = "" if clip is None else f", clip {clip.norm:.4g}"
-    seen = "; published: none once one decision is seen" if promise.basis == "published" else f"; {promise.basis}"
-    return f"epsilon {rounded_up(promise.epsilon)}{delta} about {promise.unit}{bound}{seen}"
-
-
-def levels(name: Name, unit: float) -> dict[float, Case]:
-    """The paper's four levels: sigma = unit / epsilon.
-
-    >>> [case.sigma for case in levels("DPSDA-C", 14.0).values()]
-    [0.0, 14.0, 28.0, 70.0]
-    """
-    return {level: Case(name, sigma=unit / level) for level in LEVELS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,8 +177,23 @@ class Task:
 
     @property
     def bound(self) -> float:
-        """More than the gradient of a batch can be on the coordinates of one node."""
-        return self.batch * math.sqrt(-(-self.train.x.shape[1] // NODES))
+        """More than the gradient of a sample can be on the coordinates of one node."""
+        return math.sqrt(-(-self.train.x.shape[1] // NODES))
+
+    @property
+    def told(self) -> str:
+        """What scores on it depend on."""
+        return f"{self.key}, {self.source}, {len(self.train.y)} and {len(self.test.y)} samples"
+
+    @cache  # noqa: B019  # tasks are kept anyway
+    def stream(self, batch: int, passes: int, seed: int) -> ArrayStream:
+        """Common batches in an order of their own for every seed."""
+        return streams.common(*self.train, batch=batch, passes=passes, seed=seed, shuffle=True)
+
+    @cache  # noqa: B019
+    def dealt(self, batch: int, seed: int) -> Stream:
+        """The same batches, one sample for each learner."""
+        return dealt(self.stream(batch, 1, seed))
 
     def constant(self, part: Block) -> float:
         """The accuracy of always saying what is most frequent in training."""
@@ -241,33 +204,18 @@ TABLES = {"mushrooms": 2, "mnist": 3, "cifar10": 4}
 """Their tables in the paper."""
 
 
-@dataclass(frozen=True)
-class Tasks:
-    """The three tasks of section 6.2, each read when it is asked for.
+@cache
+def task_of(key: str, asked: Asked) -> Task:
+    """One of the three tasks of section 6.2; refused, with what to do, where its data are not there.
 
-    Attributes:
-        directory: as in `gossamer.data`.
-        stand_in: take scikit-learn's digits for all.
-
-    >>> task = Tasks(stand_in=True).of("mnist")
+    >>> task = task_of("mnist", Asked(stand_in=True))
     >>> task.train.x.shape[1], task.constant(task.train) < 0.6
     (64, True)
     """
-
-    directory: Path | None = None
-    stand_in: bool = False
-
-    def of(self, key: str) -> Task:
-        """One of `TABLES`; refused, with what to do, where its data are not there."""
-        return _task(key, self.directory, self.stand_in)
-
-
-@cache
-def _task(key: str, directory: Path | None, stand_in: bool) -> Task:
     make = {"mushrooms": _mushrooms, "mnist": _digits, "cifar10": _cats}[key]
-    if stand_in:
+    if asked.stand_in:
         return make(data.digits())
-    return make(needed(f"Table {TABLES[key]} of paper 002 needs these data", getattr(data, key), directory))
+    return make(needed(f"Table {TABLES[key]} of paper 002 needs these data", getattr(data, key), asked.data))
 
 
 def _mushrooms(found: data.Dataset) -> Task:
@@ -300,7 +248,6 @@ def _flat(x: NDArray[np.float32], y: NDArray[np.generic]) -> Block:
 def dealt(stream: ArrayStream) -> Stream:
     """The same batches for decomposable objectives: sample i of every batch goes to learner i.
 
-    >>> from gossamer import streams
     >>> common = streams.common(np.eye(4, 2), [0, 1, 0, 1], batch=2)
     >>> common.shared, dealt(common).shared, dealt(common).read(0, 2).y.tolist()
     (True, False, [[0, 1], [0, 1]])
