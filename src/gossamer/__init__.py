@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from gossamer.auditing.audit import Audit, audit
     from gossamer.core import Algorithm, Every, Federation, Rate
     from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
-    from gossamer.experiments import sweep
     from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
     from gossamer.problems import Block
     from gossamer.simulation import Run, simulate, simulate_many
@@ -43,7 +42,6 @@ __all__ = [
     "simulate",
     "simulate_many",
     "streams",
-    "sweep",
     "topology",
 ]
 
@@ -68,7 +66,6 @@ _HOMES = {
     "audit": "auditing",
     "simulate": "simulation",
     "simulate_many": "simulation",
-    "sweep": "experiments",
 }
 _PACKAGES = {*__all__, *_HOMES.values()} - set(_HOMES)
 
