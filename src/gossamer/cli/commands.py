@@ -31,6 +31,8 @@ COMMANDS: Mapping[str, Place] = {
     "calibrate": Place("calibrate", "calibrate", "Show the noise that an algorithm needs for a budget."),
     "audit": Place("audit", "audit_command", "Attack the guarantee of an algorithm."),
     "reproduce": Place("reproduce", "reproduce", "Run the experiments of a paper."),
+    "sweep": Place("sweep", "sweep_file", "Run a TOML file with lists in place of numbers: every combination."),
+    "study": Place("study", "study_file", "Run the study that a Python file declares."),
     "network": Place("network", "network", "Make a network of nodes, or try one out on this machine."),
     "node": Place("network", "run_node", "Run one learner, until its guarantee is used up or somebody stops it."),
     "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export."),

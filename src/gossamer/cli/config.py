@@ -4,9 +4,10 @@ The keys of a section are the parameters of the functions that it calls, so ther
 """
 
 import inspect
+import itertools
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,8 @@ from gossamer.core import Algorithm, Federation
 from gossamer.core.spec import LISTED, TABLES, make_algorithm, make_network, sections_of
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.simulation import Run
-from gossamer.spec import Nothing, Section, keys_of, picked
+from gossamer.spec import Nothing, Section, find, keys_of, kinds, picked
+from gossamer.spec.values import MisfitError
 from gossamer.streams import POKER_CLASSES, Stream, common, from_arrays, read_records
 
 SECTIONS = ("problem", "data", "topology", "algorithm", "simulate")
@@ -69,12 +71,89 @@ def load(file: Path, *, steps: int | None = None, seed: int | None = None) -> Ex
     ...     load(Path(file.name), seed=0).algorithm.topology
     ring(4)
     """
-    sections = sections_of(_parsed(file), SECTIONS, SECTIONS)
+    return _experiment(_parsed(file), steps, seed)
+
+
+def _experiment(tables: Mapping[str, Any], steps: int | None = None, seed: int | None = None) -> Experiment:
+    sections = sections_of(tables, SECTIONS, SECTIONS)
     settings = _settings(sections["simulate"], steps, seed)
-    source, tables = _with_data(sections)
-    algorithm = make_algorithm(tables)
+    source, made = _with_data(sections)
+    algorithm = make_algorithm(made)
     _require_steps("[simulate] steps" if steps is None else "--steps", settings, sections["data"], source.stream)
     return Experiment(algorithm, source.stream, settings, source.only_label)
+
+
+class Varied(NamedTuple):
+    """One setting of a file in which lists stand for numbers: what varies, by its name, and what it makes."""
+
+    setting: dict[str, Any]
+    experiment: Experiment
+
+
+def load_varied(file: Path) -> list[Varied]:
+    r"""Read a file with lists in place of numbers in [problem], [topology] or [algorithm]: every combination.
+
+    >>> import tempfile
+    >>> lines = [
+    ...     'problem = {kind = "linear"}',
+    ...     'data = {generator = "random-signs", dim = 3, seed = 1}',
+    ...     'topology = {kind = "ring", learners = 4}',
+    ...     'algorithm = {name = "pd_ogd", budget = {epsilon = [1, 2]}, clip = 1, step = [0.1, 1.0]}',
+    ...     "simulate = {steps = 20, seeds = [0, 1]}",
+    ... ]
+    >>> with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+    ...     print("\n".join(lines), file=file, flush=True)
+    ...     [varied.setting for varied in load_varied(Path(file.name))][1:3]
+    [{'budget.epsilon': 1, 'step': 1.0}, {'budget.epsilon': 2, 'step': 0.1}]
+    """
+    tables = _parsed(file)
+    places = [place for name in TABLES for place in _varying(tables.get(name, {}), name)]
+    if not places:
+        hint = "write step = [0.01, 0.1, 1.0], say"
+        raise ConfigurationError("FILE", str(file), "a run file with a list in place of a number", hint)
+    found = []
+    for values in itertools.product(*(_at(tables, place) for place in places)):
+        chosen = tables
+        for place, value in zip(places, values, strict=True):
+            chosen = _with(chosen, place, value)
+        setting = dict(zip((".".join(place[1:]) for place in places), values, strict=True))
+        found.append(Varied(setting, _experiment(chosen)))
+    return found
+
+
+def _varying(table: Any, name: str) -> Iterator[tuple[str, ...]]:
+    """Where a table has a list that its key does not take."""
+    if not isinstance(table, dict):
+        return
+    known = kinds(name)
+    kind = find(name, str(table.get("name" if name == "algorithm" else "kind"))) if known else None
+    keys = keys_of(kind.make, kind.words) if kind else {}
+    for key, value in table.items():
+        try:
+            if key in keys:
+                keys[key].reader.read(key, value)
+                continue
+        except (MisfitError, ConfigurationError):
+            pass
+        yield from _lists(value, (name, key))
+
+
+def _lists(value: Any, place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, list) and value:
+        yield place
+    if isinstance(value, dict):
+        for key, inside in value.items():
+            yield from _lists(inside, (*place, key))
+
+
+def _at(tables: Any, place: tuple[str, ...]) -> Any:
+    return _at(tables[place[0]], place[1:]) if place else tables
+
+
+def _with(tables: Mapping[str, Any], place: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """The same tables with one value changed."""
+    first, *rest = place
+    return {**tables, first: _with(tables[first], tuple(rest), value) if rest else value}
 
 
 class ForNodes(NamedTuple):

@@ -3,6 +3,8 @@
 import shlex
 import time
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +14,12 @@ from rich.console import Console
 from gossamer.cli.out import report_directory
 from gossamer.cli.show import say, show
 from gossamer.cli.stopping import stopped
+from gossamer.cli.study import carry_out, options_of
 from gossamer.errors import ConfigurationError
-from gossamer.reproduction import Asked, Store, paper_000, paper_001, paper_002, paper_003, paper_004
+from gossamer.experiments import Asked as AskedStudy
+from gossamer.reproduction import Asked, Store
 
-PAPERS = {"000": paper_000, "001": paper_001, "002": paper_002, "003": paper_003, "004": paper_004}
+PAPERS = ("000", "001", "002", "003", "004")
 
 
 def reproduce(
@@ -32,7 +36,12 @@ def reproduce(
     """
     if paper not in PAPERS:
         raise ConfigurationError("paper", paper, " or ".join(map(repr, PAPERS)), "others are not reproduced yet")
-    module = PAPERS[paper]
+    if find_spec(f"gossamer.experiments.papers.paper_{paper}"):
+        study = import_module(f"gossamer.experiments.papers.paper_{paper}").study(AskedStudy(quick, data, stand_in))
+        words = ["gossamer", "reproduce", paper, *options_of(figure, quick, stand_in)]
+        carry_out(study, out or Path(f"gossamer-{paper}"), figure, words, data)
+        return
+    module = import_module(f"gossamer.reproduction.paper_{paper}")
     if figure is not None and figure not in module.FIGURES:
         allowed = f"one of the figures {', '.join(map(str, module.FIGURES))}"
         raise ConfigurationError("--figure", figure, allowed, "leave it out to run everything")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +39,9 @@ class Comparator(NamedTuple):
     decision: NDArray[np.float64]
     loss: float
     gap: float
+
+
+_KNOWN: WeakKeyDictionary[Stream, dict[tuple[Problem, tuple[int, ...], float], list[Comparator]]] = WeakKeyDictionary()
 
 
 class _Task(NamedTuple):
@@ -85,7 +89,8 @@ def best_decisions(
     """The best decisions over the first steps, for every number of steps in `at`: one search that goes on.
 
     Each is what `best_decision` finds, to the same tolerance, certified the same way. The search for one starts where
-    the search for the next smaller one ended, in a program that is compiled once.
+    the search for the next smaller one ended, in a program that is compiled once. They are kept as long as the stream
+    is: metrics of many runs on one stream need the same ones.
 
     Args:
         problem: a convex problem with a smooth loss, or `Linear`.
@@ -107,15 +112,20 @@ def best_decisions(
     if ends[0] < 1:
         raise ConfigurationError("at", ends[0], "numbers of steps of at least 1")
     _check(problem)
+    known, key = _KNOWN.setdefault(stream, {}), (problem, tuple(ends), tolerance)
+    if key not in known:
+        known[key] = _best_at(problem, stream, ends, tolerance, iterations)
+    return [known[key][ends.index(steps)] for steps in at]
+
+
+def _best_at(problem: Problem, stream: Stream, ends: list[int], tolerance: float, iterations: int) -> list[Comparator]:
     rows = _all_rows(stream, 0, ends[-1])
     counts = [steps * (len(rows.y) // ends[-1]) for steps in ends]
     with jax.enable_x64(True):
         if _is_linear(problem):
-            found = list(_best_linear(problem, rows, counts))
-        else:
-            tasks = _reduced if _reduces(problem) else _prefixes
-            found = list(_search(tasks(problem, rows, counts), tolerance, iterations))
-    return [found[ends.index(steps)] for steps in at]
+            return list(_best_linear(problem, rows, counts))
+        tasks = _reduced if _reduces(problem) else _prefixes
+        return list(_search(tasks(problem, rows, counts), tolerance, iterations))
 
 
 def _is_linear(problem: Problem) -> bool:
