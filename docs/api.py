@@ -10,7 +10,7 @@ from typing import Any
 
 MODULES = ("algorithms", "algorithms.authoring", "problems", "sets", "topology", "streams", "data", "simulation")
 MODULES += ("metrics", "reports", "privacy", "privacy.accounting", "mechanisms", "auditing", "net", "spec", "core")
-MODULES += ("reproduction", "errors")
+MODULES += ("experiments", "experiments.measures", "errors")
 MADE = "Made from the docstrings by `python docs/api.py`; do not edit."
 
 

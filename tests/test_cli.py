@@ -20,7 +20,7 @@ from gossamer.cli import app, load, play
 from gossamer.cli import demo as demonstration
 from gossamer.cli.demo import Demo
 from gossamer.errors import ConfigurationError
-from gossamer.reproduction import Asked
+from gossamer.experiments import Measured, Section, Study
 from gossamer.spec import keys_of
 from gossamer.spec.kinds import _families
 
@@ -554,23 +554,47 @@ def test_control_c_says_that_the_checkpoint_is_kept(tmp_path: Path, monkeypatch:
     assert gossamer_("run", file).stderr == f"Stopped. {kept} is kept: the same command goes on from there.\n"
 
 
-def test_reproduce_says_how_far_it_is_and_what_control_c_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def some_cells(asked: Asked[object]) -> None:
-        store = asked.store
-        for name in ("first", "second") if not store.used else ("third",):
-            store.cell(name, {"name": name}, lambda: {"loss": 1.0})
-        if len(store.used) == 3:
-            raise KeyboardInterrupt
+def test_a_study_says_how_far_it_is_and_what_control_c_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def number(place: int) -> Measured:
+        def compute() -> dict[str, int]:
+            if place == 2:
+                raise KeyboardInterrupt
+            return {"number": place}
 
-    monkeypatch.setattr("gossamer.reproduction.paper_000.reproduce", some_cells)
+        return Measured(f"number {place}", {"number": place}, compute)
+
+    study = Study("Numbers", [Section("all", "All", lambda: {place: number(place) for place in range(4)}, figure=1)])
+    monkeypatch.setattr("gossamer.experiments.papers.paper_000.study", lambda asked: study)
     result = gossamer_("reproduce", "000", "--out", tmp_path, columns=200)
     assert result.exit_code == 130
     assert result.stderr.splitlines() == [
-        "0 of 5 figures and 0 cells done in 0:00, now: first ...",
-        "0 of 5 figures and 1 cell done in 0:00, now: second ...",
-        "1 of 5 figures and 2 cells done in 0:00, about a minute left, now: third ...",
-        f"Stopped. 3 cells kept in {tmp_path / 'cells'}: the same command goes on from there.",
+        "0 of 4: number 0",
+        "1 of 4, about a minute left: number 1",
+        "2 of 4, about a minute left: number 2",
+        f"Stopped. 2 cells kept in {tmp_path / 'cells'}: the same command goes on from there.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("999",), "paper: got '999'; allowed: '000' or '001'"),
+        (("000", "--figure", 9), "--figure: got 9; allowed: one of the figures 1"),
+        (("000", "--quick", "--full"), "--full: got 'and --quick'; allowed: one of the two"),
+    ],
+)
+def test_what_cannot_be_reproduced_is_refused(tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:
+    result = gossamer_("reproduce", *arguments, "--out", tmp_path, columns=200)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = gossamer_("reproduce", "000", "--stand-in", "--out", tmp_path / "file", columns=200)
+    assert result.exit_code == 2
+    assert "--out" in result.stderr
+    assert "a directory that can be made" in result.stderr
 
 
 def test_control_c_in_a_terminal(tmp_path: Path) -> None:

@@ -141,6 +141,8 @@ def test_messages_of_a_learner_give_its_sample_away_without_noise_only():
         ({"restarts": 0}, "restarts"),
         ({"rate": 0.0}, "rate"),
         ({"seed": None}, "seed"),
+        ({"bounds": (1.0, 0.0)}, "bounds: got .*the smaller one first"),
+        ({"bounds": (0.0, np.inf)}, "bounds: got"),
     ],
 )
 def test_what_makes_no_sense_is_refused(changes, says):
@@ -152,3 +154,16 @@ def test_what_makes_no_sense_is_refused(changes, says):
 def test_an_error_is_that_of_features_of_the_same_shape():
     with pytest.raises(ConfigurationError, match="x: got"):
         Reconstruction(np.zeros(DIM), 1.0, 0.0).error(np.zeros(3))
+
+
+def test_pixels_behind_convolutions_are_found_where_their_bounds_are_known():
+    """Without bounds the guess is worse than a black image."""
+    network = problems.small_cnn((14, 14, 1), classes=4, seed=0)
+    side = np.linspace(-1, 1, 14)
+    image = np.exp(-((side[:, None] - 0.11) ** 2 + (side + 0.18) ** 2) / 0.15)[..., None].astype(np.float32)
+    at = np.asarray(network.initial_decision())
+    seen = gradient(network, at, image, 1)
+    free, bounded = (dlg(network, at, seen, label_known=1, bounds=each, **STEPS) for each in (None, (0.0, 1.0)))
+    assert free.error(image) > np.mean(image**2)
+    assert bounded.error(image) < 1e-2
+    assert 0 <= bounded.x.min() < bounded.x.max() <= 1

@@ -134,7 +134,7 @@ def test_names_of_code_and_of_files_exist(page):
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 COUNTED = {
     "algorithms": len(REGISTRY),
-    "papers": len(list((ROOT / "src" / "gossamer" / "reproduction").glob("paper_*"))),
+    "papers": len(list((ROOT / "src" / "gossamer" / "experiments" / "papers").glob("paper_00?*"))),
     "commands": len(COMMANDS),
     "settings": sum(getattr(one, "__annotations__", {}).get("return") == "Setting" for one in vars(demo).values()),
     "families": len(list((ROOT / "src" / "gossamer" / "algorithms").glob("*/__init__.py"))),

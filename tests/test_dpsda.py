@@ -32,9 +32,15 @@ from gossamer import (
 )
 from gossamer.algorithms import dpsda_c, dpsda_ps
 from gossamer.algorithms.authoring import Lagged
-from gossamer.algorithms.coordinates.dpsda_c import corollary_1, theorem_3
-from gossamer.algorithms.coordinates.dpsda_ps import corollary_2, theorem_5
 from gossamer.algorithms.coordinates.networks import smallest_mass
+from gossamer.algorithms.coordinates.theorems import (
+    corollary_1,
+    corollary_2,
+    lemma_3,
+    lemma_6,
+    theorem_3,
+    theorem_5,
+)
 from gossamer.auditing.attacks.dpsda import NETWORKS
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.core import Rate
@@ -118,7 +124,7 @@ def drawn(made, name, seed, rounds):
 
 
 def protocol(made, options, batch=1, seed=5, rounds=ROUNDS, owners=OWNERS, project=None):
-    """Algorithms 1 and 2, node by node; nothing is said before the first gradient, so masses start to move after it."""
+    """Algorithms 1 and 2 as fixed, node by node, with A(0) = I; as printed: tests/test_dpsda_text.py."""
     x, labels = data(batch, rounds)
     published, whole = options.get("calibration") == "published", options.get("unit") == "batch"
     exact = options.get("own", "gossip" if published else "exact") == "exact"
@@ -577,6 +583,7 @@ def test_theorem_3_and_corollary_1_are_as_printed():
     theta = 1 - phi / (4 * n**2)
     inside = 3 * n**5 * hat**2 / (theta**2 * (1 - theta) ** 2) + 3 * n**5 * hat**2
     inside += 24 * n**7 * hat**2 / (theta**2 * (1 - theta) ** 2 * e**2)
+    assert_allclose(lemma_3(nodes=n, epsilon=e, bound=hat, least_weight=phi), inside / n)
     m1 = 16 * n**2 * hat**2 / e**2 + 2 * n * hat**2 + c + 2 * (lip + n**0.5 * d * g) * inside**0.5
     assert_allclose(theorem_3(**CONSTANTS, least_weight=phi), m1)
     assert_allclose(corollary_1(**CONSTANTS, least_weight=phi), 2 * m1)
@@ -588,8 +595,10 @@ def test_theorem_5_and_corollary_2_are_as_printed():
     lam = (1 - 1 / n ** (n * window)) ** (1 / window)
     inside = 8 * n**3 * beta**2 * hat**2 / (gamma**2 * lam**2 * (1 - lam) ** 2)
     inside += 64 * n**5 * beta**2 * hat**2 / (gamma**2 * (1 - lam) ** 2 * e**2)
+    masses = {"window": window, "least_mass": gamma}
+    assert_allclose(lemma_6(nodes=n, epsilon=e, bound=hat, **masses), inside / n, rtol=1e-9)
     m2 = 16 * n**2 * hat**2 / e**2 + 2 * n * hat**2 + c + 2 * (lip + n**0.5 * d * g) * inside**0.5
-    given = CONSTANTS | {"window": window, "least_mass": gamma}
+    given = CONSTANTS | masses
     assert_allclose(theorem_5(**given), m2, rtol=1e-9)
     assert_allclose(corollary_2(**given), 2 * m2, rtol=1e-9)
     assert math.isfinite(theorem_5(**given | {"nodes": 7, "window": 4}))

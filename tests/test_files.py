@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.experiments import Engine, Measured, Page, Part, Store
 from gossamer.files import private_file
 from gossamer.reports import Report, Table
-from gossamer.reproduction import Store
-from gossamer.reproduction.page import Page, Part
 from gossamer.simulation import simulate
 from tests import instances
 
@@ -85,10 +84,10 @@ def report_of(folder: Path) -> None:
     report.write(folder / "report.html")
 
 
-def reproduction_of(folder: Path) -> None:
+def study_of(folder: Path) -> None:
     table = Table(("claim", "verdict"), (("a", "holds"),))
     Page("title", (), table, [Part("claims", "heading", table=table)], {"a": 1}, "command").write(folder)
-    Store(folder / "cells").cell("sum", {"a": 1}, lambda: {"sum": 3})
+    Engine(Store(folder / "cells")).find({"sum": Measured("sum", {"a": 1}, lambda: {"sum": 3})})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def reproduction_of(folder: Path) -> None:
         (run_of, {"run.json", "run.npz"}),
         (checkpoint_of, {"c"}),
         (report_of, {"report.html"}),
-        (reproduction_of, {"report.html", "raw.json", "claims.csv", "sum-f9d86028c6e0.json"}),
+        (study_of, {"report.html", "raw.json", "claims.csv", "claims.md", f"{Store().key({'a': 1})}.json"}),
     ],
 )
 def test_results_are_written_as_private_files_only(

@@ -1,4 +1,4 @@
-"""dsgd and pdop: against NumPy, what a sample costs by brute force, and what they refuse."""
+"""dsgd, pdop and d_ftrl: against NumPy, what a sample costs by brute force, and what they refuse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from gossamer import Clip, ConfigurationError, PrivacyError, problems, sets, simulate, topology
-from gossamer.algorithms import dsgd, pdop
+from gossamer.algorithms import d_ftrl, dsgd, pdop
 from gossamer.algorithms.authoring import Geometric, Growth
 from gossamer.algorithms.descent.gossip_descent import worst_sample
 from gossamer.core import Rate
@@ -69,6 +69,28 @@ def test_they_are_what_their_papers_say(make, options, steps, scales):
     played, sent = reference(stream, 0.3, steps, scales)
     assert_allclose(run.transcript["messages"], sent, atol=2e-5)
     assert_allclose(run.transcript["decisions"][1:], played[:-1], atol=2e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3], ids=["D-FTRL", "D-FTGL"])
+def test_decentralised_follow_the_leader_is_equations_3_and_4(alpha):
+    """Paper 000, with h = 2, in double precision."""
+    rng, h, radius = np.random.default_rng(1), 2.0, 1.5
+    x, P = rng.normal(size=(STEPS, 5, DIM)).astype(np.float32), RING.matrix()
+    y = (x.sum(axis=2) > 0).astype(np.int32)
+    loss = problems.Logistic(DIM, l2=alpha, domain=sets.L2Ball(radius))
+    run = simulate(
+        d_ftrl(loss, RING, step=1 / (2 * h), strong_convexity=alpha), Given(x, y), STEPS, record=["decisions"], **QUIET
+    )
+    z, decision, expected = np.zeros((5, DIM)), np.zeros((5, DIM)), []
+    for t in range(1, STEPS + 1):
+        expected.append(decision)
+        a = x[t - 1].astype(np.float64)
+        gradients = (1 / (1 + np.exp(-np.sum(a * decision, axis=1))) - y[t - 1])[:, None] * a + alpha * decision
+        z = P @ z + gradients - alpha * decision
+        decision = -z / (alpha * t + 2 * h)
+        decision = decision * np.minimum(1, radius / np.maximum(np.linalg.norm(decision, axis=1, keepdims=True), 1e-9))
+    assert_allclose(run.transcript["decisions"], expected, rtol=0, atol=2e-5)
+    assert np.linalg.norm(expected[-1], axis=1).min() > 0.3
 
 
 def brute_force(steps, scales, smoothness):

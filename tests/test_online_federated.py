@@ -19,17 +19,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
 from gossamer import Budget, Clip, ConfigurationError, PrivacyError, algorithms, problems, sets, simulate
+from gossamer.algorithms import assumption_iv_4
 from gossamer.algorithms.federated.online_federated import LocalSteps
 from gossamer.algorithms.federated.round_sum import round_sum
 from gossamer.auditing.attacks.online_federated import Repelling
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.cli.config import make_algorithm
 from gossamer.core import Federation, Now, Rate
+from gossamer.experiments.papers.paper_001.virtual import virtual_iterates
 from gossamer.mechanisms.factors import Dense
 from gossamer.privacy import FastNoise, Gaussian
 from gossamer.privacy.secure import SecureNoise
 from gossamer.problems import Block
-from gossamer.reproduction.paper_001.virtual import virtual_iterates
 from gossamer.simulation import engine
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk
@@ -184,6 +185,10 @@ def correlated(made, rounds, present, seed):
     for i in range(LEARNERS):
         xi = drawn[i, present[:, i]].reshape(-1, DIM)
         dense = isinstance(getattr(mechanism, "factor", None), Dense)
+        if made.parameters["noise"].startswith("toeplitz"):  # example (iii): B = C, of h(0), h(1), ...
+            h = np.cumprod([1.0, *(1 - 1 / (2 * j) for j in range(1, len(xi)))])
+            noise.append(np.tril(h[np.abs(np.subtract.outer(np.arange(len(xi)), np.arange(len(xi))))]) @ xi)
+            continue
         c = mechanism.factor.matrix.astype(np.float64) if dense else strategy(mechanism, len(xi))
         noise.append(np.tril(np.ones(c.shape)) @ np.linalg.inv(c) @ xi)
     return noise
@@ -228,6 +233,7 @@ CASES = {
     "blt, endless, one step": {"horizon": None, "steps_per_exchange": 1},
     "blt, missed rounds": {"learners": SOME},
     "optimal, one step": {"aggregation": "optimal", "steps_per_exchange": 1},
+    "toeplitz, published": {"aggregation": "toeplitz", "calibration": "published"},
     "tree, bounded": {"aggregation": "tree", "problem": logistic(domain=sets.L2Ball(0.5))},
     "independent, one step, own budgets": {
         "aggregation": "independent",
@@ -258,6 +264,94 @@ def test_what_is_said_and_answered_is_algorithm_1_and_equation_2(case):
         absent = ~made.topology.present(np.arange(rounds))
         assert absent.any()
         assert_array_equal(shown["messages"][absent], 0)
+
+
+# -- what is proven about regret ---------------------------------------------------------------------------------------
+
+SLOW = {"problem": problems.LeastSquares(DIM), "clip": 2.0, "horizon": 3000, "step": 0.001, "server_step": 1.0}
+
+
+@pytest.mark.parametrize("aggregation", ["toeplitz", "tree", "blt"])
+def test_the_dynamic_bound_is_lemma_iv_9(aggregation):
+    """Eq. (30) as printed, with |B_R|^2 at most R max|b|^2."""
+    made = make(**SLOW, aggregation=aggregation)
+    d, n, tau, R, eta, B_g = DIM, LEARNERS, TAU, 1000, 0.001, 2.0
+    L, alpha, mu, sigma, C_R, start = 2.0, 0.5, 0.3, 0.7, 20.0, 1.5
+    pace, V_i = eta * tau, made.scales["gradient"][0].value
+    V2, b2 = V_i**2 / n, made.releases[0].mechanism.max_error(R * tau)
+    S = 24 * L * (1 + sigma) * pace**2 / (alpha**2 * R) * (R * b2) * d * V2 / tau**2
+    S += (12 * L + alpha * mu) * C_R / (alpha**2 * R)
+    inside = 2 * tau**2 * B_g**2 + 8 * b2 * d * n * V2
+    S += (pace + alpha / (12 * L) + 1 / mu) * 2 * L**2 * eta**2 * inside / alpha
+    literal = R * tau * (start / (alpha * R * pace) + S)
+    stated = made.theoretical_bound(
+        alpha=alpha, mu=mu, sigma=sigma, smoothness=L, variation=C_R, start=start, regret="dynamic"
+    )
+    assert_allclose(stated, literal, rtol=1e-12)
+
+
+def test_learners_with_more_noise_count_in_the_mean_and_the_worst_in_local_steps():
+    quiet, loud = Budget(4.0, 1e-3), Budget(0.4, 1e-3)
+    losses = {"mu": 0.3, "smoothness": 2.0, "start": 1.0}
+
+    def bounds(budget):
+        return make(**SLOW, budget=budget).theoretical_bound(**losses)
+
+    assert bounds(quiet) < bounds([quiet, quiet, loud]) < bounds(loud)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"publish": "averaged"},
+        {"release": "rounds"},
+        {"horizon": None},
+        {"step": Rate(0.001)},
+        {"learners": SOME},
+        {"problem": problems.LeastSquares(DIM, l2=0.1)},
+        {"problem": problems.LeastSquares(DIM, domain=sets.L2Ball(1.0))},
+        {"clip": Clip(l1=1.0)},
+        {"budget": None, "clip": None},
+    ],
+)
+def test_no_regret_is_stated_for_what_the_paper_does_not_analyse(options):
+    with pytest.raises(ConfigurationError, match="an algorithm and settings with a proof"):
+        make(**SLOW | options).theoretical_bound(mu=0.3, smoothness=2.0, start=1.0)
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        ({"smoothness": 200.0}, "eta eta_g tau at most alpha"),
+        ({"smoothness": 200.0, "regret": "static"}, "1 / .10 L ln"),
+        ({"start": -1.0}, "start: got -1.0"),
+        ({"mu": 0.0}, "mu: got 0.0"),
+        ({"regret": "adaptive"}, "'dynamic' or 'static'"),
+    ],
+)
+def test_constants_that_the_proof_does_not_cover_are_refused(losses, says):
+    with pytest.raises(ConfigurationError, match=says):
+        make(**SLOW).theoretical_bound(**{"mu": 0.3, "smoothness": 2.0, "start": 1.0} | losses)
+
+
+@pytest.mark.parametrize(
+    ("growth", "of"),
+    [
+        ("polyak-lojasiewicz", lambda f, df, s: np.min(df**2 / (2 * f))),
+        ("error-bound", lambda f, df, s: np.min(np.abs(df / s))),
+        ("quadratic-growth", lambda f, df, s: np.min(2 * f / s**2)),
+    ],
+)
+def test_classes_of_losses_have_the_constants_of_assumption_iv_4(growth, of):
+    """On a grid of s^2/2 + 0.52 sin(s)^2, which is not convex; its only minimiser is 0."""
+    s, depth = np.linspace(1e-3, 30, 300_001), 0.52
+    f, df = s**2 / 2 + depth * np.sin(s) ** 2, s + depth * np.sin(2 * s)
+    found = assumption_iv_4(growth, float(of(f, df, s)), smoothness=1 + 2 * depth, weak_convexity=2 * depth - 1)
+    assert np.max(found.alpha * f - df * s + found.mu / 2 * s**2) <= 0
+    with pytest.raises(ConfigurationError, match="weak_convexity"):
+        assumption_iv_4(growth, 0.01, smoothness=1.0, weak_convexity=0.5)
+    with pytest.raises(ConfigurationError, match="alpha"):
+        assumption_iv_4(growth, 0.5, smoothness=1.0, alpha=2.0)
 
 
 def test_averages_are_of_the_models_and_cost_nothing():

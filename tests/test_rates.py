@@ -6,11 +6,26 @@ seeds are fixed, so the results do not vary.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bench import loops
-from bench.federated import INDEPENDENT, MIXED, THEOREM, Claim, federation, least_squares, measure, replay, wave
+from bench.federated import (
+    INDEPENDENT,
+    MIXED,
+    STATIC,
+    TAU,
+    THEOREM,
+    Claim,
+    federation,
+    least_squares,
+    measure,
+    regrets,
+    replay,
+    wave,
+)
 from gossamer import Budget, FastNoise, algorithms, problems, simulate, streams
 from tests.instances import QUIET
 
@@ -49,6 +64,17 @@ def test_noise_that_does_not_cancel_fails_the_same_check(curves):
 @pytest.mark.parametrize("claim", [THEOREM, INDEPENDENT], ids=["correlated", "independent"])
 def test_regret_is_below_the_bound_with_its_constants(curves, claim):
     assert (curves[claim.name].mean < curves[claim.name].bounds).all()
+
+
+def test_static_regret_is_below_its_bound():
+    """Corollary IV.12, with targets that move: the best fixed decision loses the square of the moves."""
+    case, rounds = replace(least_squares(distance=0.1), moves=0.3), 250
+    made = federation(case, rounds, STATIC.step(rounds), STATIC.noise)
+    found = regrets(case, made, rounds, 8).mean() - 0.3**2
+    start, variation = 2 * 0.1**2, rounds * case.variation
+    losses = {"mu": case.mu, "smoothness": case.smooth, "start": start, "variation": variation}
+    stated = made.theoretical_bound(regret="static", **losses) / (rounds * TAU)
+    assert 0.005 * stated < found < stated < made.theoretical_bound(**losses) / (rounds * TAU)
 
 
 def test_the_steps_are_within_what_the_bounds_allow():

@@ -11,6 +11,7 @@ from gossamer.algorithms.blocks.d_ftrl import d_ftrl
 from gossamer.algorithms.blocks.d_ocg import d_ocg
 from gossamer.algorithms.blocks.pd_ftgl import pd_ftgl
 from gossamer.algorithms.blocks.pd_ocg import pd_ocg
+from gossamer.algorithms.blocks.theorems import BlockSetting, theorem_3_6, theorem_3_9
 from gossamer.algorithms.coordinates.dp_push_sum_dual_averaging import dp_push_sum_dual_averaging
 from gossamer.algorithms.coordinates.dp_subgradient_rescaling import dp_subgradient_rescaling
 from gossamer.algorithms.coordinates.dpsda_c import dpsda_c
@@ -31,6 +32,7 @@ from gossamer.algorithms.experts.hedge import hedge
 from gossamer.algorithms.experts.shrinking_dartboard import shrinking_dartboard
 from gossamer.algorithms.federated.dp_ftrl import dp_ftrl
 from gossamer.algorithms.federated.online_federated import online_federated
+from gossamer.algorithms.federated.theorems import FederatedRegret, assumption_iv_4
 from gossamer.core import Algorithm, Rate
 from gossamer.privacy import Budget
 
@@ -153,8 +155,11 @@ REGISTRY: Mapping[str, Entry] = {
 
 __all__ = [
     "REGISTRY",
+    "BlockSetting",
     "Entry",
+    "FederatedRegret",
     "ad_ftgl",
+    "assumption_iv_4",
     "centralized_ogd",
     "d_ftrl",
     "d_ocg",
@@ -179,4 +184,6 @@ __all__ = [
     "pdop",
     "shrinking_dartboard",
     "summed",
+    "theorem_3_6",
+    "theorem_3_9",
 ]

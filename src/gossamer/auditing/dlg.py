@@ -2,10 +2,12 @@
 
 Not a bound on epsilon but a picture of it: what somebody who hears a message can make of it. The attacker knows the
 problem and the parameters, starts at random features, and moves them until their gradient is the one that was seen.
+Where it knows between which values features lie, as of pixels, guesses begin and stay there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +69,7 @@ def dlg(
     seed: int,
     label_known: float | None = None,
     clip: float | Clip | None = None,
+    bounds: tuple[float, float] | None = None,
     steps: int = 1000,
     restarts: int = 4,
     rate: float = 0.1,
@@ -81,6 +84,7 @@ def dlg(
         label_known: the label, where the attacker knows it; None: every class is tried, and any number for regression.
             Two classes without a bias cannot be told apart: minus the features with the other label look the same.
         clip: what the gradient was clipped to, if anything.
+        bounds: between which all features lie, (0, 1) for pixels; None: anywhere.
         steps: of Adam, with a rate that falls to 0 like a cosine.
         restarts: first guesses, for every class that is tried; the best match is returned.
         rate: the first rate, in units of the features.
@@ -102,11 +106,13 @@ def dlg(
     labels, free = _labels(problem, label_known)
     guesses = len(labels) * check_count("restarts", restarts)
     rng = np.random.default_rng(check_seed(seed))
-    starts = rng.normal(size=(guesses, *problem.feature_shape)).astype(np.float32)
+    low, high = _bounds(bounds)
+    size = (guesses, *problem.feature_shape)
+    starts = (rng.normal(size=size) if bounds is None else rng.uniform(low, high, size=size)).astype(np.float32)
     asked = np.repeat(labels, restarts)
     bounded = None if clip is None else Clip.of(clip)
     x, y, mismatch = _search(
-        problem, bounded, check_count("steps", steps), free, at, seen, starts, asked, np.float32(rate)
+        problem, bounded, (low, high), check_count("steps", steps), free, at, seen, starts, asked, np.float32(rate)
     )
     best = int(np.argmin(np.where(np.isfinite(mismatch), mismatch, np.inf)))
     return Reconstruction(np.asarray(x[best], np.float64), float(y[best]), float(mismatch[best]))
@@ -124,15 +130,23 @@ def _labels(problem: Problem, known: float | None) -> tuple[NDArray[np.float32],
     return np.arange(classes, dtype=np.float32), False
 
 
-def _within(problem: Problem, x: jax.Array) -> jax.Array:
+def _bounds(given: tuple[float, float] | None) -> tuple[float, float]:
+    low, high = (-math.inf, math.inf) if given is None else given
+    if given is not None and not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ConfigurationError("bounds", given, "two finite numbers, the smaller one first")
+    return low, high
+
+
+def _within(problem: Problem, bounds: tuple[float, float], x: jax.Array) -> jax.Array:
     """Features as they are after arrival; beyond the bound a gradient says nothing about their length."""
-    return arrived(x[None], problem.feature_bound)[0]
+    return arrived(jnp.clip(x, *bounds)[None], problem.feature_bound)[0]
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def _search(
     problem: Problem,
     clip: Clip | None,
+    bounds: tuple[float, float],
     steps: int,
     free: bool,
     parameters: jax.Array,
@@ -151,7 +165,7 @@ def _search(
 
     def one(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         def allowed(guess: Guess) -> Guess:
-            return Guess(_within(problem, guess.x), guess.y if free else y)
+            return Guess(_within(problem, bounds, guess.x), guess.y if free else y)
 
         last = _adam(mismatch, allowed, Guess(x, y), steps, rate)
         return last.x, last.y, mismatch(last)

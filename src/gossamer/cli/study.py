@@ -18,7 +18,7 @@ from gossamer.experiments import Asked, Engine, Store, Study
 
 Figure = Annotated[int | None, typer.Option(help="Only what this figure needs.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Few rounds and small grids: minutes, not hours.")]
-Full = Annotated[bool, typer.Option("--full", help="Everything, at its own size: what is run without --quick.")]
+Full = Annotated[bool, typer.Option("--full", help="Everything at its own size; so it is without --quick.")]
 Data = Annotated[Path | None, typer.Option(help="Directory of the data; by default GOSSAMER_DATA.")]
 StandIn = Annotated[bool, typer.Option("--stand-in", help="Small data of scikit-learn: needs no files.")]
 Processes = Annotated[int, typer.Option(min=1, help="So many processes share the cells; each compiles for itself.")]
@@ -28,6 +28,7 @@ def study_file(
     file: Annotated[Path, typer.Argument(help="A Python file that defines `study`.")],
     figure: Figure = None,
     quick: Quick = False,
+    full: Full = False,
     data: Data = None,
     out: Annotated[Path | None, typer.Option(help="Directory of the results; by default the file's name.")] = None,
     stand_in: StandIn = False,
@@ -39,8 +40,19 @@ def study_file(
     --out, it goes on where it was interrupted.
     """
     options = options_of(figure, quick, stand_in)
-    study = declared(file, Asked(quick, data, stand_in))
+    study = declared(file, asked_for(quick, full, data, stand_in))
     carry_out(study, out or Path(file.stem), figure, ["gossamer", "study", str(file), *options], data, processes)
+
+
+def asked_for(quick: bool, full: bool, data: Path | None, stand_in: bool) -> Asked:
+    """What a command asks of a study.
+
+    >>> asked_for(True, False, None, True)
+    Asked(quick=True, data=None, stand_in=True)
+    """
+    if quick and full:
+        raise ConfigurationError("--full", "and --quick", "one of the two", "leave --quick out")
+    return Asked(quick, data, stand_in)
 
 
 def declared(file: Path, asked: Asked) -> Study:

@@ -51,6 +51,5 @@ def _cell(name: str, experiment: Experiment) -> Cell:
 
     options: dict[str, Any] = {key: table[key] for key in ("measure", "every") if key in table}
     classifies = experiment.algorithm.problem.classifies
-    metrics: list[Metric] = [measures.final_loss(), *([measures.late_accuracy()] if classifies else [])]
-    metrics.append(measures.average_loss())
+    metrics: list[Metric] = [measures.average_loss(), *([measures.late_accuracy()] if classifies else [])]
     return Cell(name, lambda: experiment.algorithm, same, table["steps"], metrics, seeds=tuple(seeds), **options)

@@ -52,7 +52,8 @@ class Algorithm:
         releases: the mechanisms through which data leave a learner or the server, with the scales of their draws.
         coordinates: for each coordinate of the joint decision the learner that controls it, where no learner owns all.
         parameters: what a reader of a report wants to know.
-        regret_bound: what `theoretical_bound` returns; None where nothing is proven.
+        regret_bound: what `theoretical_bound` returns, or computes from what is said about the losses; None where
+            nothing is proven.
         capacity: exchanges after which a learner's memory is full; None: it never is.
         missing: what a lost message does, such that the guarantee stays: see `Missing`. None: the guarantee counts on
             every message, and a real network is refused.
@@ -71,7 +72,7 @@ class Algorithm:
     releases: tuple[Calibrated[Mechanism], ...] = ()
     coordinates: tuple[int, ...] | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
-    regret_bound: float | None = None
+    regret_bound: float | Callable[..., float] | None = None
     capacity: int | None = None
     missing: Missing | None = "own"
     batch: int = 1
@@ -332,18 +333,33 @@ class Algorithm:
         """Of the specification: what nodes agree on, and checkpoints are known by."""
         return digest(self.spec())
 
-    def theoretical_bound(self) -> float:
-        """What the expected regret is proven to stay below: R_{T,i}, with the losses of all n learners at every step.
+    def theoretical_bound(self, **losses: Any) -> float:
+        """What the expected regret is proven to stay below, for losses that do not react to decisions.
 
-        For losses that do not react to decisions; as published for every learner i, tight for their average.
+        Paper 000: R_{T,i}, with the losses of all n learners at every step; as published for every learner i, tight
+        for their average. Paper 001: its Regret_d or Regret_s, if what is said about the losses is true.
+
+        Args:
+            losses: constants that no algorithm knows: see `gossamer.algorithms.FederatedRegret`. Paper 000 needs none.
+
+        >>> from gossamer import Budget, algorithms, problems
+        >>> options = {"horizon": 4000, "steps_per_exchange": 4, "budget": Budget(2.0, 1e-3), "clip": 3.0}
+        >>> federated = algorithms.online_federated(problems.LeastSquares(9), 20, step=0.001, **options)
+        >>> round(federated.theoretical_bound(mu=0.2, start=0.5, smoothness=2.0) / 4000, 1)  # of a sample
+        3.2
         """
         if self.regret_bound is None:
             hint = (
-                "it needs a bounded decision set, gradients that the clip leaves as they are (a feature_bound says "
-                "so), losses as strongly convex as is said, a fixed network, noise that is not on a lattice, and as "
-                "published the printed parameters and lazy weights"
+                "paper 000 needs a bounded decision set, gradients that the clip leaves as they are (a feature_bound "
+                "says so), losses as strongly convex as is said, a fixed network, noise that is not on a lattice, and "
+                "as published the printed block and lazy weights; paper 001 no decision set, no l2, a constant step, "
+                "noise on every step, a horizon, and the last model played by all learners in every round"
             )
             raise ConfigurationError("theoretical_bound", self.name, "an algorithm and settings with a proof", hint)
+        if callable(self.regret_bound):
+            return self.regret_bound(**losses)
+        if losses:
+            raise ConfigurationError("theoretical_bound", sorted(losses), f"no constants for {self.name}")
         return self.regret_bound
 
     def describe(self) -> str:

@@ -75,7 +75,7 @@ class Cell:
         test: samples held out.
         points: of a curve.
         accelerator: only run where there is one; elsewhere it is left out, unless it is in the store.
-        weight: what a sample costs, times the number of parameters; for plans and progress only.
+        alone: never in one program with others, and never with a checkpoint: for states that fill the memory.
 
     >>> from gossamer import algorithms, problems, streams, topology
     >>> from gossamer.experiments import measures
@@ -97,7 +97,7 @@ class Cell:
     test: Block | None = None
     points: int = 60
     accelerator: bool = False
-    weight: float = 1.0
+    alone: bool = False
 
     @cached_property
     def made(self) -> Algorithm:
@@ -126,7 +126,7 @@ class Cell:
     def size(self) -> float:
         """How much is to be done: samples of all learners in all runs, times the number of parameters."""
         runs = sum(len(seeds) for _, seeds in self.repeats)
-        return self.weight * self.steps * runs * self.made.learners * self.made.problem.dim
+        return float(self.steps) * runs * self.made.learners * self.made.problem.dim
 
     @cached_property
     def setting(self) -> Setting:
@@ -149,6 +149,8 @@ class Cell:
     @cached_property
     def likeness(self) -> str:
         """Equal where cells may run in one program: they differ in the numbers of the algorithm at most."""
+        if self.alone:
+            return canonical(self.setting)
         told = dict(self.setting)
         spec = told.pop("algorithm")
         form = {"options": _blank(spec["algorithm"]), "mixing": spec["resolved"]["mixing"]}
@@ -173,7 +175,6 @@ class Measured:
     setting: Setting
     compute: Callable[[], Mapping[str, Any]]
     accelerator: bool = False
-    size: float = 0.0  # unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,8 +281,12 @@ class Result:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What it promises."""
-        return self.algorithm.guarantee
+        """What it promises, also about a record that occurs more than once in its stream; if run with secure noise."""
+        if not isinstance(self.cell, Cell):
+            raise GossamerError(f"{self.cell.name} is not a run of an algorithm")
+        stream = self.cell.stream(self.cell.repeats[0][0])
+        labels = stream.public_labels
+        return self.algorithm.guarantee.for_stream(stream.occurrences, promises=stream.unenforced, public_labels=labels)
 
 
 def named(name: str, make: Callable[[], Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from gossamer.errors import ConfigurationError
 from gossamer.experiments.cells import Cell, Entry, Measured, Metric, Played, Result, Tuned, named
 from gossamer.experiments.store import Store, Values
 from gossamer.experiments.tuning import search
@@ -30,13 +32,21 @@ _DIGITS = 8
 class MissingError(Exception):
     """Cells that must be computed before it can go on."""
 
-    def __init__(self, cells: Iterable[Plain]) -> None:
+    def __init__(self, cells: Iterable[Plain], more: int = 0) -> None:
         super().__init__()
-        self.cells = list(cells)
+        self.cells, self.more = list(cells), more  # at least so many more cells after these
 
 
 class UnavailableError(Exception):
     """A cell that cannot be computed here."""
+
+
+@dataclass
+class Speed:
+    """Seconds that so much took."""
+
+    seconds: float = 0.0
+    size: float = 0.0
 
 
 @dataclass(eq=False)
@@ -48,7 +58,7 @@ class Engine:
         say: told how far it is, before each program.
 
     >>> engine = Engine()
-    >>> two = {name: Measured(name, {"a": 1}, lambda: {"sum": 2}) for name in ("sum", "the same")}
+    >>> two = {name: Measured("sum", {"a": 1}, lambda: {"sum": 2}) for name in ("sum", "the same")}
     >>> engine.find(two)["the same"]["sum"], engine.computed
     (array(2.), 1)
     """
@@ -57,8 +67,9 @@ class Engine:
     say: Callable[[str], None] | None = None
     used: dict[str, Plain] = field(default_factory=dict)
     computed: int = 0
-    _speed: dict[bool, list[float]] = field(default_factory=lambda: {True: [0.0, 0.0], False: [0.0, 0.0]})
+    _speeds: dict[str, Speed] = field(default_factory=lambda: defaultdict(Speed))
     _keys: dict[Plain, str] = field(default_factory=dict)
+    _measured: dict[str, str] = field(default_factory=dict)
 
     def find(self, entries: Mapping[Key, Entry]) -> dict[Key, Result]:
         """The results of all cells; whatever cannot be built is refused before anything runs."""
@@ -71,7 +82,7 @@ class Engine:
                     found[key] = self._resolve(entry)
                 except MissingError as error:
                     missing |= {self.key(cell): cell for cell in error.cells}
-                    open_ends += isinstance(entry, Tuned)
+                    open_ends += error.more
                 except UnavailableError:
                     continue
             if not missing:
@@ -81,13 +92,22 @@ class Engine:
     def key(self, cell: Plain) -> str:
         """What a cell is stored by; an error names the cell."""
         if cell not in self._keys:
-            self._keys[cell] = named(cell.name, lambda: self.store.key(cell.setting))
+            key = self._keys[cell] = named(cell.name, lambda: self.store.key(cell.setting))
+            other = self._measured.setdefault(key, cell.name) if isinstance(cell, Measured) else cell.name
+            if other != cell.name:
+                hint = "say in the setting what tells them apart"
+                raise ConfigurationError(
+                    f"{cell.name}: setting", cell.setting, f"another one than that of {other}", hint
+                )
         return self._keys[cell]
 
     def _resolve(self, entry: Entry) -> Result:
         """The result of a cell; `MissingError` says what it needs first."""
         if isinstance(entry, Tuned):
-            chosen = self._choose(entry)
+            try:
+                chosen = self._choose(entry)
+            except MissingError as error:
+                raise MissingError(error.cells, more=1) from None
             found = self._resolve(entry.cell("final", chosen))
             return Result(found.cell, found.values, {**chosen, **found.setting})
         key = self.key(entry)
@@ -163,8 +183,8 @@ class Engine:
     @property
     def _much(self) -> float:
         """How much an interruption may lose."""
-        seconds, size = self._speed[True]
-        return _LOSS * size / seconds if size else _FIRST
+        speed = self._speeds["together"]
+        return _LOSS * speed.size / speed.seconds if speed.size else _FIRST
 
     def _run(self, batch: dict[str, Plain]) -> None:
         """Compute cells that run together, and store each."""
@@ -175,9 +195,9 @@ class Engine:
         else:
             cells = [cell for cell in batch.values() if isinstance(cell, Cell)]
             found = named(f"{first.name}{others}", lambda: self._simulate(cells))
-        spent, simulated = time.perf_counter() - begun, isinstance(first, Cell)
-        self._speed[simulated][0] += spent
-        self._speed[simulated][1] += sum(cell.size if simulated else 1.0 for cell in batch.values())
+        spent, speed = time.perf_counter() - begun, self._speeds[_sort(first)]
+        speed.seconds += spent
+        speed.size += sum(map(_size, batch.values()))
         for (key, cell), values in zip(batch.items(), found, strict=True):
             self.store.write(key, cell.name, cell.setting, values | {"seconds": round(spent / len(batch), 3)})
             self.computed += 1
@@ -198,7 +218,8 @@ class Engine:
         options |= {"test": first.test, "seeds": seeds, "progress": False}
         if len(cells) > 1:
             return simulate_many([cell.made for cell in cells], stream, first.steps, **options)
-        part = self.store.beside(self.key(first)) if first.size > self._much and len(first.repeats) == 1 else None
+        long = first.size > self._much and len(first.repeats) == 1 and not first.alone
+        part = self.store.beside(self.key(first)) if long else None
         run = simulate(first.made, stream, first.steps, checkpoint=part, **options)
         if part is not None:
             part.unlink(missing_ok=True)
@@ -217,11 +238,21 @@ class Engine:
     def _left(self, cells: Iterable[Plain]) -> str:
         seconds = 0.0
         for cell in cells:
-            spent, size = self._speed[isinstance(cell, Cell)]
-            if not size:
+            speed = self._speeds[_sort(cell)]
+            if not speed.size:
                 return ""
-            seconds += spent / size * (cell.size if isinstance(cell, Cell) else 1.0)
+            seconds += speed.seconds / speed.size * _size(cell)
         return f", about {seconds / 60:.0f} minutes left" if seconds >= 90 else ", about a minute left"
+
+
+def _sort(cell: Plain) -> str:
+    """Cells whose speeds are alike."""
+    return "measured" if isinstance(cell, Measured) else "alone" if cell.alone else "together"
+
+
+def _size(cell: Plain) -> float:
+    """How much is to be done, among cells of its sort."""
+    return cell.size if isinstance(cell, Cell) else 1.0
 
 
 def _measured(metrics: Sequence[Metric], played: Played) -> Values:

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gossamer.files import private_file
 from gossamer.reports import Table
 from gossamer.reports.blocks import caption, gallery, heading, html_page, legend, paragraph, table_block
 from gossamer.reports.figures import Picture
-from gossamer.reports.html import again, readers
+from gossamer.reports.html import again, readers, versions
 
 CLASSES = {"holds": "good", "does not hold": "bad", "not resolved": "open", "not run": "quiet"}
 """Of verdicts, in the style of the page."""
@@ -108,18 +109,37 @@ class Page:
         blocks += [part.html() for part in self.parts]
         return html_page(self.title, "\n".join([*blocks, *again(self.command)]))
 
+    def markdown(self) -> str:
+        """The claims with what was measured, when and with what, for pages of documentation."""
+        said = f"Computed on {date.today():%Y-%m-%d} by `{self.command}` with {versions()}."
+        tables = [part.table for part in self.parts if part.name == "claims" and part.table is not None]
+        return "\n\n".join([f"# {self.title}", said, *map(markdown_of, tables)]) + "\n"
+
     def write(self, out: Path) -> Path:
-        """Write `report.html`, `tables/*.csv` and `raw.json` into a directory; gives the path of the page.
+        """Write `report.html`, `claims.md`, `tables/*.csv` and `raw.json` into a directory; gives the path of the page.
 
         All of them are as confidential as the data, and readable by their owner only.
         """
         (out / "tables").mkdir(parents=True, exist_ok=True)
         texts = {f"tables/{part.name}.csv": csv_of(part.table) for part in self.parts if part.table is not None}
+        texts |= {"claims.md": self.markdown()}
         texts |= {"raw.json": json.dumps(self.raw, indent=1, allow_nan=False), "report.html": self.html()}
         for name, text in texts.items():
             with private_file(out / name) as file:
                 file.write(text.encode())
         return (out / "report.html").resolve()
+
+
+def markdown_of(table: Table) -> str:
+    """A table for pages of documentation.
+
+    >>> print(markdown_of(Table(("run", "loss"), (("mine", "0.31"),))))
+    | run | loss |
+    | --- | --- |
+    | mine | 0.31 |
+    """
+    rows = (table.columns, ("---",) * len(table.columns), *table.rows)
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
 
 
 def csv_of(table: Table) -> str:

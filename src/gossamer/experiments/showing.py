@@ -62,7 +62,7 @@ def promise(result: Result) -> str:
     if guarantee.basis == "none":
         return "none"
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
-    return f"epsilon {guarantee.epsilon:.4g}{delta}, {guarantee.basis}, against {guarantee.observer}"
+    return f"epsilon {guarantee.epsilon:.4g}{delta}, {guarantee.basis} ({guarantee.observer})"
 
 
 def evidence(engine: Engine) -> Part:

@@ -226,7 +226,7 @@ def put_together_by_us(kind: type) -> bool:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code in between:
         frame = frame.f_back
-    rooms = ("gossamer.algorithms", "gossamer.auditing.attacks", "gossamer.reproduction", kind.__module__)
+    rooms = ("gossamer.algorithms", "gossamer.auditing.attacks", "gossamer.experiments.papers", kind.__module__)
     return frame is not None and _is_ours(frame) and frame.f_globals["__name__"].startswith(rooms)
 
 

@@ -13,6 +13,7 @@ from gossamer.algorithms.authoring import Calibration, require_averaging
 from gossamer.algorithms.blocks import block_rule
 from gossamer.algorithms.blocks.block_learner import Update, Weight, bound_and_radius
 from gossamer.algorithms.blocks.block_rule import Cost, Modes
+from gossamer.algorithms.blocks.theorems import BlockSetting
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Additive, AdditiveLaw, Aggregation, Calibrated, Gossiped
@@ -158,6 +159,12 @@ class BlockOptions:
     def printed_bound(self) -> float:
         """The paper's G, of which it needs the whole loss to be Lipschitz: the clip, and what l2 adds to it."""
         return self.clip.norm + self.problem.l2 * self.radius
+
+    @property
+    def setting(self) -> BlockSetting:
+        """The constants of Theorems 3.6 and 3.9."""
+        n, d, epsilon = self.topology.learners, self.problem.dim, self.budgets[0].epsilon
+        return BlockSetting(n, d, self.horizon, epsilon, self.printed_bound, self.radius, self.strong_convexity)
 
     @property
     def radius(self) -> float:

@@ -21,7 +21,7 @@ the noise by L.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import jax
@@ -30,6 +30,7 @@ from gossamer.algorithms.authoring import Calibration
 from gossamer.algorithms.blocks import block_rule
 from gossamer.algorithms.blocks.block_learner import BlockLearner, State, Update
 from gossamer.algorithms.blocks.block_options import BlockOptions, Chosen, Coupling, NoiseAt
+from gossamer.algorithms.blocks.theorems import BlockSetting, theorem_3_6
 from gossamer.checks import check_count
 from gossamer.core import Algorithm, Every, Now
 from gossamer.errors import ConfigurationError
@@ -231,9 +232,7 @@ def pd_ftgl(
     chosen = choose(options, blocks, update)
     if not options.published:
         return assemble(options, chosen, update)
-    corollary = corollary_3_8 if strong_convexity else corollary_3_7
-    h, bound = corollary(options, chosen.block)
-    return assemble(options, chosen, update, h, bound if given is None and options.semidefinite else None)
+    return assemble(options, chosen, update, Printed(14, 2 + math.log2(horizon), theorem_3_6, given is None))
 
 
 def _blocks(options: BlockOptions) -> list[int]:
@@ -256,14 +255,42 @@ def choose(options: BlockOptions, blocks: Iterable[int], update: Update, gossip_
     return min(found, key=lambda chosen: options.regret_bound(chosen, update))
 
 
-def assemble(
-    options: BlockOptions, chosen: Chosen, update: Update, h: float | None = None, corollary: float | None = None
-) -> Algorithm:
-    """All of it: PD-FTGL, or PD-OCG, as the update says; `h` and `corollary` where they are as printed."""
+@dataclass(frozen=True)
+class Printed:
+    """What is as in the paper: h = (G / R) sqrt(factor L T levels), or alpha L, and the theorem about it.
+
+    Attributes:
+        factor: of L T in the h of Corollary 3.7 or 3.10.
+        levels: 2 + log2 T there; 1 in 3.10.
+        theorem: the bound for any h.
+        applies: whether block and gossip are those that the theorem asks for.
+    """
+
+    factor: float
+    levels: float
+    theorem: Callable[[BlockSetting, int, float], float]
+    applies: bool
+
+    def h(self, options: BlockOptions, block: int) -> float:
+        """Corollaries 3.7 and 3.10; 3.8 and 3.11 where losses are strongly convex."""
+        if options.strong_convexity:
+            return options.strong_convexity * block
+        ratio = options.printed_bound / options.radius
+        return ratio * math.sqrt(self.factor * block * options.horizon * self.levels)
+
+    def bound(self, options: BlockOptions, block: int, h: float) -> float | None:
+        """Theorem 3.6 or 3.9, where all that it asks for is there."""
+        return self.theorem(options.setting, block, h) if self.applies and options.semidefinite else None
+
+
+def assemble(options: BlockOptions, chosen: Chosen, update: Update, printed: Printed | None = None) -> Algorithm:
+    """All of it: PD-FTGL, or PD-OCG, as the update says; `printed` where it is as printed."""
     weight = options.weight(chosen, update)
-    weight = weight if h is None else replace(weight, h=options.regularization * h)
-    printed = corollary if options.regularization == 1.0 else None
-    bound = printed if options.published else options.regret_bound(chosen, update)
+    if printed is None:
+        bound: float | None = options.regret_bound(chosen, update)
+    else:
+        weight = replace(weight, h=options.regularization * printed.h(options, chosen.block))
+        bound = printed.bound(options, chosen.block, weight.h)
     learned = (options.problem, options.clip, options.strong_convexity, chosen.block, update)
     mechanism = chosen.release.mechanism
     parameters: dict[str, object] = {"steps per exchange": chosen.block}
@@ -289,23 +316,3 @@ def assemble(
         # The noise after gossip covers its exact matrix, and another one where a message is lost.
         missing="own" if options.before else "nothing",
     )
-
-
-def corollary_3_7(options: BlockOptions, block: int) -> tuple[float, float]:
-    """The h and the bound on E[R_{T,i}] of Corollary 3.7: convex losses."""
-    n, d, T = options.topology.learners, options.problem.dim, options.horizon
-    G, R, epsilon = options.printed_bound, options.radius, options.budgets[0].epsilon
-    log = 2 + math.log2(T)
-    h = G * math.sqrt(14 * block * T * log) / R
-    return h, 7 * n * G * R * math.sqrt(block * T * log) + 4 * n * d * G * R * log**1.5 * math.sqrt(T / block) / epsilon
-
-
-def corollary_3_8(options: BlockOptions, block: int) -> tuple[float, float]:
-    """The h and the bound of Corollary 3.8: strongly convex losses. Its printed noise term lacks a factor G."""
-    n, d, T = options.topology.learners, options.problem.dim, options.horizon
-    G, R, epsilon = options.printed_bound, options.radius, options.budgets[0].epsilon
-    alpha = options.strong_convexity
-    wide = G + 2 * alpha * R
-    lag = 24 * n * G * block * wide * (1 + math.log(T / block)) / alpha
-    noise = 27 * n * d * G * wide * (2 + math.log2(T)) ** 3 / (alpha * epsilon)
-    return alpha * block, lag + noise + n * alpha * block * R**2

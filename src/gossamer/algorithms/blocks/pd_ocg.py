@@ -22,7 +22,8 @@ import jax.numpy as jnp
 
 from gossamer.algorithms.authoring import Calibration, require_oracle
 from gossamer.algorithms.blocks.block_options import BlockOptions, Coupling, NoiseAt
-from gossamer.algorithms.blocks.pd_ftgl import assemble, choose
+from gossamer.algorithms.blocks.pd_ftgl import Printed, assemble, choose
+from gossamer.algorithms.blocks.theorems import theorem_3_9
 from gossamer.checks import check_count
 from gossamer.core import Algorithm
 from gossamer.mechanisms import AdditiveLaw, Aggregation
@@ -127,10 +128,8 @@ def pd_ocg(
     chosen = choose(options, [length], update, steps)
     if not options.published:
         return assemble(options, chosen, update)
-    corollary = corollary_3_11 if strong_convexity else corollary_3_10
-    h, bound = corollary(options, length)
-    as_printed = asked is None and gossiped is None and needed <= length and options.semidefinite
-    return assemble(options, chosen, update, h, bound if as_printed else None)
+    as_printed = asked is None and gossiped is None and needed <= length
+    return assemble(options, chosen, update, Printed(15, 1, theorem_3_9, as_printed))
 
 
 def projection_free_block(horizon: int, strong_convexity: float) -> int:
@@ -148,22 +147,3 @@ def _gossip_steps(options: BlockOptions) -> int:
     if options.topology.learners == 1:
         return 1
     return accelerated_block(options.topology, options.horizon) if options.mixes_as_known else options.horizon
-
-
-def corollary_3_10(options: BlockOptions, block: int) -> tuple[float, float]:
-    """The h and the bound on E[R_{T,i}] of Corollary 3.10: convex losses."""
-    n, d, T = options.topology.learners, options.problem.dim, options.horizon
-    G, R, epsilon = options.printed_bound, options.radius, options.budgets[0].epsilon
-    noise = 4 * n * d * G * R * T**0.25 * (2 + math.log2(T)) ** 2 / epsilon
-    return math.sqrt(15 * block * T) * G / R, 21 * n * G * R * T**0.75 + noise
-
-
-def corollary_3_11(options: BlockOptions, block: int) -> tuple[float, float]:
-    """The h and the bound of Corollary 3.11: strongly convex losses."""
-    n, d, T = options.topology.learners, options.problem.dim, options.horizon
-    G, R, epsilon = options.printed_bound, options.radius, options.budgets[0].epsilon
-    alpha, log, power = options.strong_convexity, math.log(T), T ** (2 / 3)
-    lag = 36 * n * G * power * (log ** (-2 / 3) + log ** (1 / 3)) * (G + 2 * alpha * R) / alpha
-    inexact = n * alpha * R**2 * power * log ** (-2 / 3) + 12 * n * G * R * power * log ** (1 / 3)
-    noise = 27 * n * d * G * (G + alpha * R) * (2 + math.log2(T)) ** 3 / (alpha * epsilon)
-    return alpha * block, lag + inexact + noise

@@ -5,7 +5,8 @@ of the whole decision; x_i(t), what it plays, is the part of y_i(t) that it cont
 
 Tight: changing the data of one round moves what every node releases in that round, stacked by 2 n c sqrt(n) in the
 Euclidean norm and by 2 n c sum_i sqrt(d_i) in the l1 norm, and nothing else: all later gradients are taken at points
-that are functions of releases. So one release is what a unit costs, after one round and after a billion.
+that are functions of releases. So one release is what a unit costs, after one round and after a billion. Where f_t is
+the mean of B samples, one of them moves 1 / B of that.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ import numpy as np
 from gossamer.algorithms.authoring import Calibration, Lagged, published_horizon, require_one_bound
 from gossamer.algorithms.coordinates.dual_averaging import ERROR, NAME, DualAveraging, Own, PublishedDual, TightDual
 from gossamer.algorithms.coordinates.networks import require_connected, smallest_mass
+from gossamer.algorithms.coordinates.proximal import EUCLIDEAN, Proximal, check_proximal
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Missing, Rate
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms import Additive, AdditiveLaw, Aggregation, Calibrated, Independent, prefix_sum
 from gossamer.mechanisms.independent import Releaked, reach
 from gossamer.privacy import Assumption, Budget, Clip, Guarantee, Sensitivity, Unit, no_guarantee
+from gossamer.privacy.marks import ours
 from gossamer.problems import Problem, check_clip
 from gossamer.topology import Topology
 
 Noise = Literal["laplace", "gaussian", "none"]
 Protects = Literal["sample", "batch"]
+Reduction = Literal["sum", "mean"]
 
 
 @dataclass(frozen=True)
@@ -48,17 +52,21 @@ class DpsdaOptions:
     clip: float | Clip | None
     unit: Protects
     batch: int
+    reduction: Reduction
     noise: Noise
     aggregation: Aggregation
     own: Own | None
     step: float | Rate | None
+    proximal: Proximal
     gradient_noise: float
     calibration: Calibration
 
     def __post_init__(self) -> None:
         """Refuse what cannot be, and what would have no effect."""
-        for field, choices in (("unit", Protects), ("noise", Noise), ("calibration", Calibration)):
+        options = {"unit": Protects, "reduction": Reduction, "noise": Noise, "calibration": Calibration}
+        for field, choices in options.items():
             check_choice(field, getattr(self, field), choices)
+        check_proximal(self.proximal, self.problem.domain)
         if self.aggregation not in ("independent", "tree", "blt"):
             hint = "the other mechanisms remember all noise; that of 'blt' is nearly as small, in constant memory"
             raise ConfigurationError("aggregation", self.aggregation, "'independent', 'tree' or 'blt'", hint)
@@ -133,9 +141,15 @@ class DpsdaOptions:
         parts = Clip(blocks=self.sizes, **{f"l{self._bounded.order}": bounds})
         whole = self.unit == "batch"
         one = parts.sensitivity(Unit.BATCH_SAMPLE, self.problem.dim, batch=1 if whole else self.batch)
-        # float32: n is exact, and the product is rounded once, on either side
-        grown = self.learners * (1 + 2.0**-23)
+        # float32, on either side: the product of n, which is exact, with a sum as long as its samples; 1 / B is rounded
+        rounded = 1 if whole else self.batch + (self.reduction == "mean")
+        grown = self.learners * (1 if whole else self.share) * (1 + rounded * 2.0**-23)
         return Sensitivity(grown * one.l1, grown * one.l2)
+
+    @property
+    def share(self) -> float:
+        """Of one sample in the loss of a round."""
+        return 1 / self.batch if self.reduction == "mean" else 1.0
 
     def algorithm(self) -> Algorithm:
         """The algorithm."""
@@ -145,6 +159,8 @@ class DpsdaOptions:
             "push": self.push,
             "whole": self.unit == "batch",
             "batch": self.batch,
+            "share": self.share,
+            "proximal": self.proximal,
             "own": self.own_part,
             "error": self.gradient_noise > 0,
         }
@@ -194,8 +210,10 @@ class DpsdaOptions:
 
     @property
     def _smooth(self) -> float:
-        """G of the loss of a whole batch; infinite where it is not known."""
-        return math.inf if self.problem.smoothness is None else self.batch * self.problem.smoothness
+        """G of the loss of a round; infinite where it is not known, or whether (10) holds: what decisions pass on."""
+        if self.problem.smoothness is None or not ours(type(self.proximal)):
+            return math.inf
+        return self.batch * self.share * self.problem.smoothness
 
     def _proven(self, release: Calibrated[Additive]) -> Guarantee:
         return Guarantee(
@@ -254,6 +272,10 @@ class DpsdaOptions:
         sizes = sorted({len(block) for block in self.blocks})
         many = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
         parameters: dict[str, object] = {"coordinates": f"{many} for each node", "step": str(self.rate)}
+        if self.reduction == "mean":
+            parameters["loss of a round"] = f"the mean of {self.batch} samples"
+        if self.proximal != EUCLIDEAN:
+            parameters["proximal function"] = self.proximal
         if self.bound is not None:
             parameters["clip"] = f"{self.bound} of a {self.unit}'s gradient, on the coordinates of each node"
         quiet = self.noise == "none"

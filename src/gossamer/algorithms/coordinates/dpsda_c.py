@@ -11,18 +11,19 @@ published    z_i(t+1) = n u_i(t) + sum_j W_ij(t) h_j(t)                         
              h_i(t+1) = z_i(t+1) + Lap(2 n L T / epsilon) on all coordinates                         (11)  sent
              y_i(t+1) = Pi( z_i(t+1), alpha(t) )                                                     (13)  played
 
-Pi(z, a) = argmin_{x in K} <z, x> + |x|^2 / (2 a) = Proj_K(-a z)                                     (7)
+Pi(z, a) = argmin_{x in K} <z, x> + psi(x) / a, by default Proj_K(-a z)                              (7)
+
+W(0) = I and nothing is said in round 0, when there are no data: W(t) is the network's matrix of exchange t - 1.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 from gossamer.algorithms.authoring import Calibration, require_averaging
-from gossamer.algorithms.coordinates.dpsda import DpsdaOptions, Noise, Protects
+from gossamer.algorithms.coordinates.dpsda import DpsdaOptions, Noise, Protects, Reduction
 from gossamer.algorithms.coordinates.dual_averaging import Own
+from gossamer.algorithms.coordinates.proximal import EUCLIDEAN, Proximal
 from gossamer.core import Algorithm, Rate
 from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget, Clip
@@ -42,10 +43,12 @@ def dpsda_c(
     clip: float | Clip | None = None,
     unit: Protects = "sample",
     batch: int = 1,
+    reduction: Reduction = "sum",
     noise: Noise = "laplace",
     aggregation: Aggregation = "independent",
     own: Own | None = None,
     step: float | Rate | None = None,
+    proximal: Proximal = EUCLIDEAN,
     gradient_noise: float = 0.0,
     calibration: Calibration = "tight",
 ) -> Algorithm:
@@ -64,12 +67,15 @@ def dpsda_c(
         clip: what each node's part of a gradient is clipped to; a number bounds its Euclidean norm.
         unit: what is protected, and clipped: one "sample" of a round's batch, or the whole "batch".
         batch: samples in every batch.
+        reduction: the loss of a round is the "sum" over its batch (section 6.2 of the paper) or the "mean" (section
+            2.2), of which one sample moves 1 / batch as much.
         noise: "laplace" (pure), "gaussian" (needs a delta), or "none" (no guarantee).
         aggregation: "independent": fresh noise at every round, which adds up in the dual like sqrt(t). "tree" and "blt"
             ("blt" Gaussian only) release the sum of all gradients, whose noise grows like log(t).
         own: "exact" (the default): on its own coordinates a node uses the sum of what it released, which is public.
             "gossip": what it heard (the paper's, and all there is as published).
         step: alpha(t), by default 1 / sqrt(t); the decision of round t is made with alpha(t-1).
+        proximal: psi of the map (7) from duals to decisions: `Euclidean()`, `Entropy()` on a simplex, or one of yours.
         gradient_noise: the standard deviation of errors with which gradients come (xi in the paper's experiments).
         calibration: "tight", or "published": the noise as printed, with epsilon / T for every round.
 
@@ -89,50 +95,3 @@ def dpsda_c(
     given = locals()
     require_averaging(topology)
     return DpsdaOptions("dpsda_c", push=False, **given).algorithm()
-
-
-def theorem_3(
-    *,
-    nodes: int,
-    epsilon: float,
-    bound: float,
-    lipschitz: float,
-    smoothness: float,
-    diameter: float,
-    psi: float,
-    least_weight: float,
-) -> float:
-    """M_1 of Theorem 3: the pseudo-regret of DPSDA-C, as published, over T rounds is at most M_1 sqrt(T).
-
-    Args:
-        nodes: n.
-        epsilon: of one round.
-        bound: L^, of |u_i|.
-        lipschitz: L, of the norm of the gradient of f_t.
-        smoothness: G of f_t.
-        diameter: D_chi, of the set of one coordinate, or with different sets of the largest (Remark 4).
-        psi: C, the largest |x|^2 / 2 in the decision set.
-        least_weight: phi, the smallest positive weight; theta = 1 - phi / (4 n^2).
-
-    >>> few = {"nodes": 2, "lipschitz": 1.0, "smoothness": 1.0, "diameter": 2.0, "psi": 1.0, "least_weight": 0.5}
-    >>> round(theorem_3(epsilon=math.inf, bound=1.0, **few))
-    2484
-    """
-    n, theta = nodes, 1 - least_weight / (4 * nodes**2)
-    mixing = theta**2 * (1 - theta) ** 2
-    disagreement = 3 * n**5 / mixing + 3 * n**5 + 24 * n**7 / (mixing * epsilon**2)
-    gradients = (16 * n**2 / epsilon**2 + 2 * n) * bound**2
-    return gradients + psi + 2 * (lipschitz + math.sqrt(n) * diameter * smoothness) * bound * math.sqrt(disagreement)
-
-
-def corollary_1(**constants: Any) -> float:
-    """2 M_1 of Corollary 1: for the running average of the decisions; the arguments are those of `theorem_3`.
-
-    The paper's proof takes losses of round t at decisions of earlier rounds for their own losses: it holds where losses
-    are independent draws of one law, not for any sequence.
-
-    >>> few = {"nodes": 2, "lipschitz": 1.0, "smoothness": 1.0, "diameter": 2.0, "psi": 1.0, "least_weight": 0.5}
-    >>> round(corollary_1(epsilon=math.inf, bound=1.0, **few))
-    4969
-    """
-    return 2 * theorem_3(**constants)

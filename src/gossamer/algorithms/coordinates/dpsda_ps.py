@@ -11,18 +11,20 @@ tight        v_i(t) = n clip( u_i(t) ) + noise_i(t)                      on the 
 published    z_i(t+1) = n u_i(t) + sum_j A_ij(t) h_j(t)                                              (20)
              h_i(t+1) = z_i(t+1) + Lap(2 n L T / epsilon) on all coordinates                         (11)  sent
              y_i(t+1) = Pi( z_i(t+1) / w_i(t+1), alpha(t) )                                          (22)  played
+
+A(0) = I and nothing is said in round 0, when there are no data: w(1) = 1, and A(t) is the network's matrix of exchange
+t - 1. B-strong connectivity (section 2.1) asks nothing of A(0).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any
 
 from gossamer.algorithms.authoring import Calibration
-from gossamer.algorithms.coordinates.dpsda import DpsdaOptions, Noise, Protects
+from gossamer.algorithms.coordinates.dpsda import DpsdaOptions, Noise, Protects, Reduction
 from gossamer.algorithms.coordinates.dual_averaging import Own
 from gossamer.algorithms.coordinates.networks import require_push_sum
+from gossamer.algorithms.coordinates.proximal import EUCLIDEAN, Proximal
 from gossamer.core import Algorithm, Rate
 from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget, Clip
@@ -42,10 +44,12 @@ def dpsda_ps(
     clip: float | Clip | None = None,
     unit: Protects = "sample",
     batch: int = 1,
+    reduction: Reduction = "sum",
     noise: Noise = "laplace",
     aggregation: Aggregation = "independent",
     own: Own | None = None,
     step: float | Rate | None = None,
+    proximal: Proximal = EUCLIDEAN,
     gradient_noise: float = 0.0,
     calibration: Calibration = "tight",
 ) -> Algorithm:
@@ -61,11 +65,14 @@ def dpsda_ps(
         clip: what each node's part of a gradient is clipped to; a number bounds its Euclidean norm.
         unit: what is protected, and clipped: one "sample" of a round's batch, or the whole "batch".
         batch: samples in every batch.
+        reduction: the loss of a round is the "sum" over its batch (section 6.2 of the paper) or the "mean" (section
+            2.2), of which one sample moves 1 / batch as much.
         noise: "laplace" (pure), "gaussian" (needs a delta), or "none" (no guarantee).
         aggregation: "independent", or "tree" and "blt" ("blt" Gaussian only), whose noise adds up to less in the dual.
         own: "exact" (the default): on its own coordinates a node uses the sum of what it released, which is public.
             "gossip": what it heard (the paper's, and all there is as published).
         step: alpha(t), by default 1 / sqrt(t); the decision of round t is made with alpha(t-1).
+        proximal: psi of the map (7) from duals to decisions: `Euclidean()`, `Entropy()` on a simplex, or one of yours.
         gradient_noise: the standard deviation of errors with which gradients come.
         calibration: "tight", or "published": the noise as printed, with epsilon / T for every round.
 
@@ -78,53 +85,3 @@ def dpsda_ps(
     given = locals()
     require_push_sum(topology)
     return DpsdaOptions("dpsda_ps", push=True, **given).algorithm()
-
-
-def theorem_5(
-    *,
-    nodes: int,
-    epsilon: float,
-    bound: float,
-    lipschitz: float,
-    smoothness: float,
-    diameter: float,
-    psi: float,
-    window: int,
-    least_mass: float,
-) -> float:
-    """M_2 of Theorem 5: the pseudo-regret of DPSDA-PS, as published, over T rounds is at most M_2 sqrt(T).
-
-    Args:
-        nodes: n.
-        epsilon: of one round.
-        bound: L^, of |u_i|.
-        lipschitz: L, of the norm of the gradient of f_t.
-        smoothness: G of f_t.
-        diameter: D_chi, of the set of one coordinate, or with different sets of the largest (Remark 4).
-        psi: C, the largest |x|^2 / 2 in the decision set.
-        window: B: any B rounds together are strongly connected; lambda = (1 - n^(-n B))^(1/B).
-        least_mass: gamma, from `smallest_mass`.
-
-    >>> few = {"nodes": 2, "lipschitz": 1.0, "smoothness": 1.0, "diameter": 2.0, "psi": 1.0, "least_mass": 1.0}
-    >>> round(theorem_5(epsilon=math.inf, bound=1.0, window=1, **few))
-    658
-    """
-    n, beta = nodes, 2.0
-    # lambda is so near to 1 that 1 - lambda must not be computed as a difference: 5e-25 for n = 7 and B = 4.
-    log_lambda = math.log1p(-(float(n) ** (-n * window))) / window
-    gap, square = -math.expm1(log_lambda), math.exp(2 * log_lambda)
-    disagreement = 8 * n**3 * beta**2 / (least_mass**2 * gap**2) * (1 / square + 8 * n**2 / epsilon**2)
-    gradients = (16 * n**2 / epsilon**2 + 2 * n) * bound**2
-    return gradients + psi + 2 * (lipschitz + math.sqrt(n) * diameter * smoothness) * bound * math.sqrt(disagreement)
-
-
-def corollary_2(**constants: Any) -> float:
-    """2 M_2 of Corollary 2: for the running average of the decisions; the arguments are those of `theorem_5`.
-
-    What `corollary_1` says about its proof holds here too.
-
-    >>> few = {"nodes": 2, "lipschitz": 1.0, "smoothness": 1.0, "diameter": 2.0, "psi": 1.0, "least_mass": 1.0}
-    >>> round(corollary_2(epsilon=math.inf, bound=1.0, window=1, **few))
-    1317
-    """
-    return 2 * theorem_5(**constants)

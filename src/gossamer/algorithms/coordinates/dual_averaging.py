@@ -9,7 +9,12 @@ tight        v_i(t) = weight * clip( grad f_t(y_i(t)) on the coordinates of i ) 
 published    z_i(t+1) = weight * u_i(t) + sum_j P_ij h_j(t),     h_i(t+1) = z_i(t+1) + noise_i(t+1)   sent
              y_i(t+1) = Pi( z_i(t+1) / w_i(t+1), alpha(t) )                                           played, not noised
 
-Pi(z, a) = argmin_{x in K} <z, x> + |x|^2 / (2 a) = Proj_K(-a z). Masses w are 1 where weights are doubly stochastic.
+Pi(z, a) = argmin_{x in K} <z, x> + psi(x) / a, by default Proj_K(-a z). Masses w are 1 where weights are doubly
+stochastic.
+
+Round t of the paper is exchange t here, but for what round 0 says: A(0) = I, and no noise before there are data. The
+paper's A(t) is the matrix of exchange t - 1. A message then holds the gradient of its own exchange, and decisions wait
+for nobody.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gossamer.algorithms.coordinates.proximal import EUCLIDEAN, Proximal
 from gossamer.core import Learner, Now
 from gossamer.errors import ConfigurationError
 from gossamer.mechanisms import Additive
@@ -68,6 +74,8 @@ class DualAveraging(Learner):
         push: whether messages carry a mass.
         whole: whether the batch's gradient is clipped, and not that of each sample.
         batch: samples of a batch.
+        share: of each sample in the loss of its batch: 1 in a sum, 1 / batch in a mean.
+        proximal: psi, which makes decisions of duals.
         own: "exact": on its own coordinates a node uses the sum of what it added, which gossip only converges to.
         error: whether gradients come with an error of the environment's.
     """
@@ -80,6 +88,8 @@ class DualAveraging(Learner):
     push: bool = False
     whole: bool = False
     batch: int = 1
+    share: float = 1.0
+    proximal: Proximal = EUCLIDEAN
     own: Own = "gossip"
     error: bool = False
 
@@ -126,8 +136,10 @@ class DualAveraging(Learner):
             raise ConfigurationError("stream", f"batches of {rows}", f"batches of {self.batch}, as `batch` says")
         places, clip = state.places if self.blocks else None, None if self.whole else self.clip
         gradient = self.problem.clipped_data_gradient_sum(state.y, block, clip, places, consecutive=self.consecutive)
-        if self.whole:
-            gradient = gradient if self.clip is None else clipped(gradient, self.clip)
+        if not self.whole:
+            return state._replace(gradient=self.weight * self.share * gradient)
+        gradient = gradient if self.share == 1 else self.share * gradient
+        gradient = gradient if self.clip is None else clipped(gradient, self.clip)
         return state._replace(gradient=self.weight * gradient)
 
     def speak(self, state: State, now: Now) -> tuple[Any, State]:
@@ -153,7 +165,7 @@ class DualAveraging(Learner):
         rest: jax.Array | float = 0.0
         if self.problem.l2:
             part = jnp.take(state.y, state.places, mode="fill", fill_value=0) if self.blocks else state.y
-            rest = self.weight * self.batch * self.problem.l2 * part
+            rest = self.weight * self.batch * self.share * self.problem.l2 * part
         return rest + self.weight * now.noise[ERROR] if self.error else rest
 
     def _add(self, state: State, added: jax.Array) -> Any:
@@ -166,7 +178,7 @@ class DualAveraging(Learner):
         average = dual.ratio() if self.push else dual
         if self.own == "exact":
             average = _with_parts(average, state.places, own / self.weight)
-        return self.problem.domain.project(-now.public["step"] * average)
+        return self.proximal.minimizer(average, now.public["step"], self.problem.domain)
 
 
 @dataclass(frozen=True)

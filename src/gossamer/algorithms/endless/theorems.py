@@ -1,4 +1,4 @@
-"""What Theorems 1 to 5 of paper 003 ask for, which of it holds, and the rates they promise.
+"""What Theorems 1 to 5 of paper 003 ask for, which of it holds, the rates they promise, and what they bound.
 
 delta_2 and delta_m are the second largest and the smallest eigenvalue of W = P - I, kappa^2 bounds the variance of a
 sample's gradient, D the gradient of a learner's mean loss. Both are at most the clip.
@@ -16,6 +16,30 @@ from gossamer.algorithms.endless.fading import Fading
 from gossamer.algorithms.endless.history import History, Sampled
 from gossamer.core import Rate
 from gossamer.topology import FixedTopology, Topology
+
+
+def fastest(theorem: int, *, growth: float, u: float | None = None) -> float:
+    """The best beta that the conditions leave; it is approached and not attained (Remarks 7 and 9).
+
+    Theorem 1: min(1 - v, 2 u - 2 varsigma - 1) with varsigma + 1/2 < u < v; largest for v = u = 2 (1 + varsigma) / 3.
+    Theorem 2: (1 - v) / 2 with v > (1 + 2 u) / 3, so that a faster falling coupling makes it slower.
+
+    Args:
+        theorem: 1 or 3 (strongly convex), 2 or 4 (convex).
+        growth: varsigma.
+        u: the power of the coupling; None: the best one.
+
+    >>> round(fastest(1, growth=0.1), 3), round(fastest(1, growth=0.4), 3)
+    (0.267, 0.067)
+    >>> [round(fastest(2, growth=0.1, u=u), 3) for u in (0.65, 0.7, 0.8)]
+    [0.117, 0.1, 0.067]
+    """
+    strong = theorem in (1, 3)
+    best = (2 + 2 * growth) / 3 if strong else growth + 0.5
+    power = best if u is None else u
+    if not growth + 0.5 <= power < 1:
+        return 0.0
+    return min(1 - power, 2 * power - 2 * growth - 1) if strong else min((1 - power) / 3, 1 / 6)
 
 
 @dataclass(frozen=True)
@@ -136,6 +160,59 @@ class Theorems:
         """
         u, v = self.coupling.power, self.step.power
         return min(1 - v, 2 * u - 2 * min(self.growths) - 1) if theorem in (1, 3) else (1 - v) / 2
+
+    @property
+    def dynamic_regret_power(self) -> float:
+        """1 - beta/2: Corollary 1, sum_{t<=T} F_t(theta_i(t)) - F_t(theta_t*) grows at most like T to this."""
+        return 1 - self.rate(1) / 2
+
+    def drift(self, t: int) -> float:
+        """Lemma 1, eq. (8), with a constant: |theta*_{t+1} - theta*_t|^2 is at most this, in every run.
+
+        *Proof.* One sample more changes the gradient of the mean loss at theta_t* by 2 G / (t+2) at most, where G
+        bounds a sample's gradient; l2 is in both. There theta_t* is optimal, so in theta*_{t+1} - theta*_t, of length
+        a, the old gradient goes up. By the strong convexity of F_{t+1}, mu a^2 <= a 2 G / (t+2). ∎
+
+        >>> of = {"growths": (0.1,), "smoothness": 1.0, "strong_convexity": 0.5, "gradient": 1.0}
+        >>> Theorems(Rate(1.0, 0.8), Rate(1.0, 0.7), **of, delta_2=-0.4, delta_m=-1.0).drift(2)
+        1.0
+        """
+        return (2 * self.gradient / (self.strong_convexity * (t + 2))) ** 2 if self.strong_convexity else math.inf
+
+    def tracking_bound(self, t: int, sigma: float, first: float, learners: int) -> float:
+        """Eq. (54), the bound behind Theorem 1, as printed: on sum_i E |theta_i(t+1) - theta*_{t+1}|^2.
+
+        Args:
+            t: of the round.
+            sigma: the largest sigma_i; its Laplace scale is sigma / sqrt(2).
+            first: sum_i |theta_i(0) - theta_0*|^2.
+            learners: m.
+
+        >>> of = {"growths": (0.1,), "smoothness": 1.0, "strong_convexity": 1.0, "gradient": 1.0}
+        >>> small = Theorems(Rate(0.01, 0.8), Rate(0.3, 0.7), **of, delta_2=-0.4, delta_m=-1.0)
+        >>> f"{small.tracking_bound(1000, sigma=1.0, first=5.0, learners=5):.1e}"
+        '1.4e+08'
+        """
+        mu, noise = self.strong_convexity, max(self.growths)
+        u, v, lam, gamma = self.coupling.power, self.step.power, self.step.scale, self.coupling.scale
+        power = 2 * u - 2 * noise - 1
+        if not mu or not (1 / 2 < v < 1 and power > 0):
+            return math.inf
+        spread = 2 * self.gradient**2  # kappa^2 + D^2
+        c_1 = 12 * learners * self.gradient**2 / mu * (1 + mu * lam / 8)
+        c_2 = 16 * learners * spread * (lam + 8) / mu * (2 / mu**2 + 1 / self.smoothness**2)
+        c_3 = 6 * learners * (1 + lam * mu / 8) * spread
+        c_4 = learners * sigma**2 * (3 + 3 * mu * lam / 8)
+        sums = (  # of (45), with the power of 1/t
+            (v, c_1 * lam * 2**v / v),
+            (1 - v, c_2 * 2 ** (1 - v) / ((1 - v) * lam)),
+            (2 * v - 1, c_3 * lam**2 * 2 ** (2 * v - 1) / (2 * v - 1)),
+            (power, c_4 * gamma**2 * 2**power / power),
+        )
+        c_5 = max(1.0, 48 * (1 - v) ** 2 * 2 ** (1 - v) / (mu * lam))
+        c_6 = c_5 * (c_1 * lam + c_2 / lam + c_3 * lam**2 + c_4 * gamma**2 + sum(size for _, size in sums))
+        begun = 16 * (1 - v) ** 2 * first / (mu * lam)
+        return sum(size / t**fall for fall, size in sums) + (begun + c_6) / t ** (1 - v)
 
     def start(self, theorem: int) -> float:
         """t_0 of Theorem 3, t_0' of Theorem 4: from where on their rates hold."""

@@ -28,6 +28,7 @@ import numpy as np
 
 from gossamer.algorithms.authoring import Calibration
 from gossamer.algorithms.federated.round_sum import LossClass, RoundSum, round_sum
+from gossamer.algorithms.federated.theorems import lemma_iv_8, regret_of
 from gossamer.checks import check_choice, check_count, check_positive
 from gossamer.core import Algorithm, Every, Federation, Learner, Now, Rate, Server
 from gossamer.errors import ConfigurationError
@@ -197,16 +198,6 @@ def _calibrated(
     return replace(mechanism.at_scale(sensitivity, gradient=scales), deltas=tight.deltas)
 
 
-def lemma_iv_8(gradient: float, column: float, budget: Budget) -> float:
-    """V_i as printed: sqrt(2) B_g max|c| / sqrt(rho), with sqrt(rho) = sqrt(epsilon + ln 1/delta) - sqrt(ln 1/delta).
-
-    >>> round(lemma_iv_8(1.0, 1.0, Budget(2.0, 1e-3)) / 2, 3)  # in units of 2 B_g, of which 1.445 are enough
-    1.984
-    """
-    log = math.log(1 / budget.delta)
-    return math.sqrt(2) * gradient * column / (math.sqrt(budget.epsilon + log) - math.sqrt(log))
-
-
 def _promise(release: Calibrated[Additive], clip: Clip, horizon: int | None, moved: RoundSum | None) -> Guarantee:
     clipped = "gossamer.problems.Problem.clipped_data_gradient_sum"
     losses = Assumption(f"losses are of the class {moved.loss_class!r}", moved.enforced_by) if moved else None
@@ -340,6 +331,9 @@ def online_federated(
             "noise": words,
             "publish": f"the average, over {learner.averaging} rounds" if learner.averaging > 1 else "the last model",
         },
+        regret_bound=None
+        if by_round or learner.averaging > 1
+        else regret_of(problem, bounded, network, rate, server_step, tau, rounds, calibrated),
     )
 
 

@@ -119,14 +119,19 @@ class DualRule(Rule):
         return whole[..., :-1]
 
     def decide(self, heard: Floats, added: Floats, total: Floats, exchange: int) -> Floats:
-        """Proj_K(-step z / w), with the sum of what was added in the place of z / w where a node knows better."""
+        """Pi(z / w, step), with the sum of what was added in the place of z / w where a node knows better."""
         average = (heard + self._whole(added)) / self._mass(exchange)[:, None]
         if self.learner.own == "exact":
             own = self._whole(np.ones_like(added)) > 0
             average = np.where(own, self._whole(total) / self.learner.weight, average)
         step = self.algorithm.public["step"](np.array([exchange + 1]))[0]
-        project = jax.vmap(jax.vmap(self.learner.problem.domain.project))
-        return np.asarray(project(jnp.asarray(-step * average, jnp.float32)), np.float64)
+        proximal, domain = self.learner.proximal, self.learner.problem.domain
+
+        def pi(dual: jax.Array) -> jax.Array:
+            return proximal.minimizer(dual, step, domain)
+
+        points = jax.vmap(jax.vmap(pi))(jnp.asarray(average, jnp.float32))
+        return np.asarray(points, np.float64)
 
     @property
     def _places(self) -> NDArray[np.intp]:
