@@ -45,9 +45,9 @@ from gossamer.reports import Table
 
 ALIKE = 0.1  # regrets that differ by less than this share of their mean are the same
 INTRODUCTION = (
-    "Many clients choose among d experts together, through a server. The paper promises less regret per client the more "
-    "clients there are. It has no experiments. Here its Table 1 is measured: by the number of clients m, and by epsilon, "
-    "d, T, N and L*.",
+    "Many clients choose among d experts together, through a server. The paper promises less regret per client the "
+    "more clients there are. It has no experiments. Here its Table 1 is measured: by the number of clients m, and by "
+    "epsilon, d, T, N and L*.",
 )
 RULES = (
     "A regret is that of one client in all steps: a mean over noise seeds and streams, with its 95 % interval over the "
