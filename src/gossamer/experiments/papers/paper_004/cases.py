@@ -92,7 +92,7 @@ def _sparse(supply: Supply = "pooled", approximate: bool = False, **options: Any
             "steps_per_exchange": at.phase,
             "budget": _budget(at, approximate),
         }
-        central = {"optimal_loss": at.optimal, "failure": FAILURE} if supply == "pooled" else {}
+        central: dict[str, Any] = {"optimal_loss": at.optimal, "failure": FAILURE} if supply == "pooled" else {}
         return fed_svt(at.experts, at.clients, **known, **central, **options)
 
     return Case(make, supply)
