@@ -143,7 +143,6 @@ def test_every_claim_is_asked_the_right_way_round(printed, monkeypatch):
 
 def test_a_tiny_figure_runs_and_shows_all_rows(monkeypatch):
     monkeypatch.setattr(compared, "COMPARED", {"DPSDA-PS": ("DPPS",)})
-    monkeypatch.setattr(compared, "STEPS", (0.01, 0.1))
     section = replace(compared.section(HERE), cells=lambda: compared.cells(HERE, 12, range(2)))
     page = replace(paper_002.study(HERE), sections=[section]).run(figure=7)
     rows = {part.name: part.table for part in page.parts}["figure-7"].rows

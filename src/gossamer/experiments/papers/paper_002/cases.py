@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -78,6 +78,16 @@ def _graph(graph: nx.Graph, edges: tuple[tuple[int, int], ...]) -> nx.Graph:
     graph.add_nodes_from(range(NODES))
     graph.add_edges_from(edges)
     return graph
+
+
+def grid_of(start: Mapping[str, float], quick: bool) -> dict[str, tuple[float, ...]]:
+    """What clips and steps are chosen from; in a quick run they are those that an earlier search found.
+
+    >>> grid_of({"step": 0.1}, quick=True)
+    {'step': (0.1,)}
+    """
+    whole = {"clip": CLIPS, "step": STEPS}
+    return {name: (value,) if quick else whole[name] for name, value in start.items()}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from gossamer.experiments import (
     measures,
     tuning_seeds,
 )
-from gossamer.experiments.papers.paper_002.cases import BOTH, NODES, STEPS, Case, Name, Task, task_of
+from gossamer.experiments.papers.paper_002.cases import BOTH, NODES, Case, Name, Task, grid_of, task_of
 from gossamer.experiments.papers.paper_002.classification import accuracy
 from gossamer.experiments.showing import promise
 from gossamer.reports import Table
@@ -81,7 +81,14 @@ def cells(asked: Asked, rounds: int, seeds: range) -> Mapping[Any, Entry]:
         for protocol, (reduction, tuned) in PROTOCOLS.items():
             plain = partial(made, name, reduction)
             trial, final = partial(plain, tuning_seeds(1)), partial(plain, seeds)
-            search = Tuned(f"figure 7, {name}", {"step": STEPS}, trial, final, "average loss", {"step": KNOWN[name]})
+            search = Tuned(
+                f"figure 7, {name}",
+                grid_of({"step": KNOWN[name]}, asked.quick),
+                trial,
+                final,
+                "average loss",
+                {"step": KNOWN[name]},
+            )
             found[name, protocol] = search if tuned else plain(seeds)
     return found
 
@@ -147,5 +154,5 @@ def shown(asked: Asked, found: Found) -> list[Part]:
 
 def section(asked: Asked) -> Section:
     """Figure 7."""
-    rounds, seeds = (100, range(20, 23)) if asked.quick else (1428, range(20, 25))
+    rounds, seeds = (100, range(20, 23)) if asked.quick else (1428, range(20, 23))
     return Section("figure-7", "Figure 7", partial(cells, asked, rounds, seeds), 7, (), claims, partial(shown, asked))

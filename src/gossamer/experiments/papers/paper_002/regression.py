@@ -32,7 +32,7 @@ from gossamer.experiments import (
     measures,
     tuning_seeds,
 )
-from gossamer.experiments.papers.paper_002.cases import BOTH, CLIPS, DELTA, DOMAIN, LEVELS, STEPS, Case, Name
+from gossamer.experiments.papers.paper_002.cases import BOTH, DELTA, DOMAIN, LEVELS, Case, Name, grid_of
 from gossamer.experiments.showing import promise
 from gossamer.privacy import Budget
 from gossamer.problems import LeastSquares
@@ -79,16 +79,18 @@ def cell(case: Case, seeds: range, at: tuple[int, ...]) -> Cell:
     return Cell(f"regression, {case}", make, stream, at[-1], kept, seeds, None, "joint", every=1)
 
 
-def real(name: Name, budget: Budget, seeds: range) -> Tuned:
+def real(name: Name, budget: Budget, seeds: range, quick: bool) -> Tuned:
     """A real guarantee over the paper's horizon, with clip and step of least regret on other data and noise."""
 
     def tried(seeds: range, clip: float, step: float) -> Cell:
         return cell(Case(name, budget=budget, clip=clip, step=step), seeds, (ROUNDS,))
 
     clip, step = REAL[budget]
-    start, grid = {"clip": clip, "step": step}, {"clip": CLIPS, "step": STEPS}
+    start = {"clip": clip, "step": step}
     trial, final = partial(tried, tuning_seeds(2)), partial(tried, seeds)
-    return Tuned(f"regression, {name}, {budget}", grid, trial, final, f"{WORDS[False]} at {ROUNDS}", start)
+    return Tuned(
+        f"regression, {name}, {budget}", grid_of(start, quick), trial, final, f"{WORDS[False]} at {ROUNDS}", start
+    )
 
 
 def zero(seeds: range, at: tuple[int, ...]) -> Measured:
@@ -101,14 +103,14 @@ def zero(seeds: range, at: tuple[int, ...]) -> Measured:
     return Measured("regression, playing 0", {"seeds": list(seeds), "at": list(at), "what": "playing 0"}, compute)
 
 
-def cells(seeds: range, at: tuple[int, ...]) -> Mapping[Any, Entry]:
+def cells(seeds: range, at: tuple[int, ...], quick: bool) -> Mapping[Any, Entry]:
     """The paper's levels with both scales, real guarantees, and playing 0."""
     found: dict[Any, Entry] = {"playing 0": zero(seeds, at)}
     for name in BOTH:
         for label, unit in SCALES.items():
             for level in LEVELS:
                 found[name, label, level] = cell(Case(name, sigma=unit / level), seeds, at)
-        found |= {(name, "real", budget): real(name, budget, seeds) for budget in REAL}
+        found |= {(name, "real", budget): real(name, budget, seeds, quick) for budget in REAL}
     return found
 
 
@@ -161,7 +163,9 @@ def section(asked: Asked) -> Section:
     seeds, at = (range(20, 23), points(2000)) if asked.quick else (range(20, 30), points(8000))
     text = ("Regrets are per round. Every run has data and noise of its own; alpha(t) = 1/sqrt(t), errors xi.",)
     heading = f"Figure 3: online linear regression, d = {DIM}"
-    return Section("figure-3", heading, partial(cells, seeds, at), 3, text, partial(claims, at), partial(shown, at))
+    return Section(
+        "figure-3", heading, partial(cells, seeds, at, asked.quick), 3, text, partial(claims, at), partial(shown, at)
+    )
 
 
 def shown(at: tuple[int, ...], found: Found) -> list[Part]:

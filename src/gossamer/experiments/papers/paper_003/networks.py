@@ -124,8 +124,8 @@ PICKS = 32  # of the whole grid
 class Alone(Cell):
     """A cell with states of up to 1 GB: a program of its own, and from the start again where it is interrupted."""
 
-    likeness = property(lambda self: self.name)  # type: ignore[assignment]
-    size = 0.0  # type: ignore[assignment]
+    likeness = property(lambda self: self.name)
+    size = 0.0
 
 
 @cache
@@ -289,7 +289,7 @@ def attack(asked: Asked, clip: float, level: float, tries: tuple[int, int]) -> d
         one = Block(jnp.asarray(x[None], jnp.float32), jnp.asarray([y]))
         seen = np.asarray(loss.clipped_gradient_sum(jnp.asarray(start), one, Clip.of(clip)), np.float64)
         seen += level * BASE * 2 ** GROWTHS[i] * draws.laplace(size=seen.shape) / STEP.scale
-        known = {"label_known": int(y), "clip": clip, "bounds": (0.0, 1.0)}
+        known: dict[str, Any] = {"label_known": int(y), "clip": clip, "bounds": (0.0, 1.0)}
         found = dlg(loss, start, seen, seed=0, steps=tries[0], restarts=tries[1], **known)
         errors.append(found.error(x))
     black = np.mean(np.square(block.x[0]), axis=(1, 2, 3))
@@ -394,9 +394,8 @@ def _falling(values: Mapping[str, Estimate]) -> Finding:
 def table_parts(asked: Asked, sizes: Sizes, found: Found) -> Sequence[Part]:
     """Test accuracy by setting and level, and what the messages cost."""
     loss, rows = problem("mnist", asked), []
-    settings = {(run.setting, run.picks, run.publish) for run in found} | {
-        (setting, PICKS, "raw") for setting in (GRID if sizes.whole else ())
-    }
+    settings: set[tuple[Setting, int, Publish]] = {(run.setting, run.picks, run.publish) for run in found}
+    settings |= {(setting, PICKS, "raw") for setting in (GRID if sizes.whole else ())}
     for setting, picks, publish in sorted(settings, key=lambda each: (each[1], each[0], each[2])):
         at = {level: ends_at(found, _of(sizes, setting, level, publish, picks)) for level in sizes.levels}
         late = ends_at(found, _of(sizes, setting, 1.0, publish, picks), "late accuracy")
@@ -413,9 +412,9 @@ def table_parts(asked: Asked, sizes: Sizes, found: Found) -> Sequence[Part]:
             )
         )
     paper = ("paper", "-", "0.01", "-", "all", "raw", *(f"{TABLE_2[level][1]:g}" for level in sizes.levels))
-    columns = ("clip", "samples a round", "gamma_0", "stated by the paper", "picks", "shown")
-    columns += tuple(f"test, x{level:g}" for level in sizes.levels)
-    columns += ("new samples, x1", *(f"epsilon at x1, L = {smooth:g}" for smooth in MADE_UP))
+    first = ("clip", "samples a round", "gamma_0", "stated by the paper", "picks", "shown")
+    costly = (f"epsilon at x1, L = {smooth:g}" for smooth in MADE_UP)
+    columns = (*first, *(f"test, x{level:g}" for level in sizes.levels), "new samples, x1", *costly)
     text = (
         "The paper states steps, noise and gamma_0 = 0.01. It states neither a clip (Assumption 5 asks for a bound C) "
         "nor how many samples come in a round, nor the initial weights. Shown is theta, which the paper plots and "
