@@ -49,6 +49,13 @@ class Feed(ABC):
     def examples(self) -> Block:
         """What a problem checks before programs read: all records where there are any, axes (record, ...)."""
 
+    def pieces(self, parts: int) -> list[Callable[[], Feed]] | None:
+        """What makes the feeds of so many equal runs of learners, all of the same form.
+
+        None: a device needs no less for a run than for all learners.
+        """
+        return None
+
 
 class Stream(ABC):
     """Samples for every learner, addressed by step.
