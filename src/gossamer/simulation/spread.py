@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gossamer.problems import Block
 from gossamer.simulation.placing import Dealt, Whole, put
-from gossamer.simulation.watch import wait
+from gossamer.simulation.watch import waited_for
 from gossamer.streams import Feed
 from gossamer.topology import Mixing
 from gossamer.topology.halo import AXIS, halo, weights_specs
@@ -174,7 +174,7 @@ class Spread:
         if not isinstance(array, jax.Array):
             return np.asarray(array)
         if array.is_fully_addressable or array.is_fully_replicated:
-            return self._arrived(array)
+            return self._arrived(lambda: array)
         axis = array.sharding.spec.index(AXIS)  # type: ignore[attr-defined]  # of a NamedSharding
         whole, rows = np.empty(array.shape, array.dtype), array.shape[axis] // self.parts
         for part in range(self.parts):
@@ -184,7 +184,7 @@ class Spread:
     def pieces(self, array: Any) -> Iterator[NDArray[Any]]:
         """An array (copy, learner, ...) from its first number to its last, piece by piece: no host holds all of it."""
         if self.mesh is None or not isinstance(array, jax.Array) or array.is_fully_replicated:
-            yield self._arrived(array) if isinstance(array, jax.Array) else np.asarray(array)
+            yield self.fetch(array)
             return
         for copy in range(array.shape[0]):
             for part in range(self.parts):
@@ -201,12 +201,11 @@ class Spread:
     def _piece(self, array: jax.Array, axis: int, part: int, copy: np.int32 | None = None) -> NDArray[Any]:
         """What one device has of an array, or of one number along its first axis, on every host."""
         assert self.mesh is not None
-        return self._arrived(_shown_by_one(array, np.int32(part), copy, axis, self.mesh))
+        return self._arrived(partial(_shown_by_one, array, np.int32(part), copy, axis, self.mesh))
 
-    def _arrived(self, array: jax.Array) -> NDArray[Any]:
-        if self.several:
-            wait(array)
-        return np.asarray(array)
+    def _arrived(self, array: Callable[[], jax.Array]) -> NDArray[Any]:
+        """An array that this host can read, when it is there."""
+        return waited_for(lambda: np.asarray(array())) if self.several else np.asarray(array())
 
     def _dealt(self, shape: tuple[int, ...], axis: int | None) -> NamedSharding:
         assert self.mesh is not None

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax._src import distributed  # nothing public tells who is alive without waiting for the dead
 
 from gossamer.errors import NetworkError
 
+Result = TypeVar("Result")
 _FOLDER = "gossamer/alive/"
-_EVERY = 1.0
+_EVERY, _LOOK = 1.0, 0.1
 SILENT = 20.0
 """Seconds without a sign of life after which a process counts as lost."""
 
@@ -63,10 +65,27 @@ def watch() -> Watch:
     return Watch(distributed.global_state.client, jax.process_index())
 
 
-def wait(array: Any) -> None:
-    """Until an array that other processes compute as well is there, or cannot come any more."""
-    pause = 1e-4
-    while not array.is_ready():
-        watch().check()
-        time.sleep(pause)
-        pause = min(2 * pause, 0.02)
+def waited_for(call: Callable[[], Result]) -> Result:
+    """What a call returns that other processes take part in; an error where one of them is gone.
+
+    The call runs in a thread of its own, since nothing ends it where it waits for the dead: not even a program that is
+    only started, as a CPU computes short ones at once.
+    """
+    answer: list[Result] = []
+    broken: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            answer.append(call())
+        except BaseException as error:  # raised again below, where somebody listens
+            broken.append(error)
+
+    thread = threading.Thread(target=run, name="gossamer waits", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_LOOK)
+        if thread.is_alive():
+            watch().check()
+    if broken:
+        raise broken[0]
+    return answer[0]
