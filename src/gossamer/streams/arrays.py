@@ -64,6 +64,11 @@ class ArrayFeed(Feed):
         longest = jax.tree.map(lambda *leaves: max(map(np.shape, leaves)), *(order for _, order in each))
         return [partial(self._piece, used, rows, jax.tree.map(_filled, order, longest)) for used, order in each]
 
+    def most_bytes(self, parts: int) -> int:
+        """As if no run played a record twice."""
+        played = min(self.order.most(parts), len(self.y))
+        return int(played * (self.x.nbytes + self.y.nbytes) // len(self.y) + self.order.nbytes // parts)
+
     def _piece(self, used: Array, rows: int, order: Order) -> ArrayFeed:
         x, y = (_filled(np.take(leaf, used, axis=0), (rows, *leaf.shape[1:])) for leaf in (self.x, self.y))
         return ArrayFeed(x, y, order)

@@ -56,6 +56,10 @@ class Feed(ABC):
         """
         return None
 
+    def most_bytes(self, parts: int) -> int:
+        """How many bytes the largest of these feeds has at most."""
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(self))
+
 
 class Stream(ABC):
     """Samples for every learner, addressed by step.

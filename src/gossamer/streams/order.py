@@ -38,6 +38,15 @@ class Order(ABC):
         """The record numbers there: those themselves, where nothing is listed."""
         return places
 
+    @property
+    def nbytes(self) -> int:
+        """Of what is listed."""
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(self))
+
+    @abstractmethod
+    def most(self, parts: int) -> int:
+        """How many places the longest of so many equal runs of learners has."""
+
     @abstractmethod
     def among(self, part: int, parts: int) -> tuple[Array, Order]:
         """What one of so many equal runs of learners plays: records in rising order, and their order among these."""
@@ -66,6 +75,10 @@ class Listed(Order):
     def looked_up(self, places: Any) -> Any:
         """Of the list."""
         return self.listed[places]
+
+    def most(self, parts: int) -> int:
+        """Columns of the list."""
+        return int(self.listed.size) // parts
 
     def among(self, part: int, parts: int) -> tuple[Array, Order]:
         """Columns of the list."""
@@ -128,6 +141,10 @@ class Shares(Order):
         """Of what was dealt."""
         return self.dealt[self.first[None] + self.stride * places]
 
+    def most(self, parts: int) -> int:
+        """Their shares."""
+        return int(self.size.reshape(parts, -1).sum(axis=1, dtype=np.int64).max())
+
     def among(self, part: int, parts: int) -> tuple[Array, Order]:
         """Their shares, one after the other.
 
@@ -174,6 +191,10 @@ class Batches(Order):
             return place
         at = places(self.key, _like(steps).zeros((1, 1), np.uint32), _time(turn))
         return permuted(place, np.uint32(self.size), at)
+
+    def most(self, parts: int) -> int:
+        """All of them."""
+        return self.size
 
     def among(self, part: int, parts: int) -> tuple[Array, Order]:
         """All of them: every learner sees them."""
