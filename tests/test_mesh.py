@@ -114,7 +114,7 @@ def test_meshes_that_are_refused(devices: dict[str, Any], case: str, said: str) 
 
 
 def test_a_device_has_the_records_of_its_own_learners(devices: dict[str, Any]) -> None:
-    assert devices["records"] == {"step 0": True, "step 50": True, "records": [160] * 8}
+    assert devices["records"] == {"step 0": True, "step 50": True, "records": [170] * 8}
 
 
 def test_no_device_has_all_states_when_a_checkpoint_is_written(devices: dict[str, Any]) -> None:
