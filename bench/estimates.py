@@ -57,22 +57,15 @@ CASES = (
     Case("pd_ogd", 1_000_000, 100, 5),
     Case("d_ogd", 1_000_000, 10, 20),
     Case("pd_ftgl", 1_000, 100, 400),
+)
+"""The two constants of `memory` (what compilers take, what is not returned) were chosen with these in view."""
+
+FRESH = (
     Case("online_federated", 1_000, 100, 200),
     Case("online_federated", 100_000, 100, 20),
     Case("pd_ogd", 30_000, 50, 60, "local", seeds=3),
     Case("pd_ogd", 4_000, 200, 100, record=("decisions", "messages")),
     Case("d_ogd", 300_000, 30, 20, stream="records"),
-)
-"""The two constants of `memory` (what compilers take, what is not returned) and the margin were chosen with these in
-view."""
-
-FRESH = (
-    Case("noisy_ogd", 200_000, 40, 30),
-    Case("noisy_ogd", 20_000, 30, 100, "local", seeds=2),
-    Case("dp_ftrl", 20_000, 50, 24),
-    Case("pdop", 50_000, 40, 40),
-    Case("pd_ogd", 3_000, 300, 60, record=("messages",)),
-    Case("d_ogd", 500_000, 16, 12, "local", stream="records"),
 )
 """And these were not."""
 
@@ -83,17 +76,11 @@ def made(case: Case) -> tuple[Algorithm, Stream]:
     private = {"budget": Budget(1.0), "clip": 1.0}
     if case.algorithm == "d_ogd":
         algorithm = algorithms.d_ogd(problem, topology.ring(n), step=Rate(1.0))
-    elif case.algorithm == "noisy_ogd":
-        algorithm = algorithms.noisy_ogd(problem, topology.ring(n), step=Rate(1.0), scale=0.01)
     elif case.algorithm == "pd_ogd":
         algorithm = algorithms.pd_ogd(problem, topology.ring(n), step=0.1, **private)
     elif case.algorithm == "pd_ftgl":
         network = topology.random_regular(n, 8, seed=0)
         algorithm = algorithms.pd_ftgl(problem, network, horizon=case.steps, **private)
-    elif case.algorithm != "online_federated":
-        entry = algorithms.REGISTRY[case.algorithm]
-        network: Any = n if case.algorithm == "dp_ftrl" else topology.ring(n)
-        algorithm = entry.make(problem, network, **entry.example)
     else:
         rounds = {"horizon": case.steps, "steps_per_exchange": 1, "budget": Budget(1.0, 1e-5), "clip": 1.0}
         algorithm = algorithms.online_federated(problem, n, step=0.1, **rounds)
@@ -137,7 +124,7 @@ def status(name: str) -> int:
 
 def main() -> None:
     fresh, rows = multiprocessing.get_context("spawn"), []
-    for case in FRESH + CASES:
+    for case in CASES + FRESH:
         with fresh.Pool(1) as pool:
             rows.append(pool.apply(measured, (case,)) | {"fresh": case in FRESH})
     print_table("Memory of runs beyond modules, algorithm and stream", COLUMNS, [cells(row) for row in rows])
