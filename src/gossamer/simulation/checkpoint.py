@@ -106,8 +106,9 @@ def write(path: Path, identity: dict[str, Any], progress: Progress, spread: Spre
     It holds whole arrays, wherever the learners are: a run goes on on any mesh, or on none. Of several processes the
     first writes, and the others send it their learners piece by piece.
     """
-    *states, row = jax.tree.leaves(progress.worlds)
-    arrays: dict[str, Any] = {f"world/{i}": leaf for i, leaf in enumerate((*states, spread.row_as_one(row)))}
+    leaves = jax.tree.leaves(progress.worlds)
+    leaves[-1:] = map(spread.row_as_one, leaves[-1:])
+    arrays: dict[str, Any] = {f"world/{i}": leaf for i, leaf in enumerate(leaves)}
     facts = identity | {"exchanges": progress.exchanges, "every": progress.tally.every}
     facts |= {"steps": progress.seen.steps, "samples": progress.seen.digest}
     arrays |= {"facts": np.array(json.dumps(facts)), **progress.tally.arrays()}
