@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
-from gossamer.privacy.noise import Law, NoiseSpec, Scale
+from gossamer.privacy.noise import Law, NoiseSpec, Scale, columns
 from gossamer.privacy.words import Key, Place, Time, places, words
 
 
@@ -44,7 +44,7 @@ class Recipe:
     @classmethod
     def of(cls, key: Key, spec: NoiseSpec, scales: Sequence[Scale]) -> Recipe:
         """The recipe of draws with these scales."""
-        values = np.array([scale.value for scale in scales], np.float32)
+        values = columns(scales)[0]
         alike = values[:1] if (values == values[0]).all() else values
         return cls(key, alike, len(scales), spec.law, spec.shape)
 
