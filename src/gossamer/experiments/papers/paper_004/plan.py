@@ -60,13 +60,13 @@ class Plan:
 
 DOUBLING = tuple(2**power for power in range(9))
 FULL = Plan(
-    stochastic=DOUBLING,
+    stochastic=(1, 4, 16, 64, 256),
     published=(1, 16),
     worst={
         "clients": (1, 4, 16, 64, 256),
         "horizon": (2**10, 2**12, 2**14, 2**16),
-        "epsilon": (2**-8, 2**-6, 2**-4, 0.25, 1.0),
-        "experts": (4, 8, 16, 32, 64, 128),
+        "epsilon": (2**-8, 2**-6, 2**-4, 0.25),
+        "experts": (4, 16, 64, 256),
     },
     gaps=tuple(0.4 * 2.0**-power for power in range(9)),
     sparse={
@@ -78,7 +78,7 @@ FULL = Plan(
         "optimal": (30, 100, 300, 1000),
     },
     local=(1, 4, 16, 64),
-    hidden={"clients": DOUBLING, "experts": (4, 16, 64, 256, 1024)},
+    hidden={"clients": (1, 4, 16, 64, 256), "experts": (4, 16, 64, 256, 1024)},
     single={
         "horizon": (2**12, 2**14, 2**16, 2**18),
         "epsilon": (0.25, 0.5, 1.0, 2.0, 4.0),
@@ -93,12 +93,13 @@ FULL = Plan(
         "beta": (2**-8, 2**-6, 2**-4, 2**-2, 1.0),
     },
     repeats={
-        "stochastic": Repeats(32, 4),
+        "stochastic": Repeats(16, 4),
         "published": Repeats(4, 4),
-        "worst": Repeats(12, 8),
+        "worst": Repeats(6, 8),
         "sparse": Repeats(24, 4),
+        "axes": Repeats(8, 4),
         "local": Repeats(4, 2),
-        "single": Repeats(16, 4),
+        "single": Repeats(8, 2),
         "general": Repeats(12, 2),
         "smooth": Repeats(6, 4),
     },
@@ -195,7 +196,7 @@ def sparse(plan: Plan) -> list[Scaling]:
     >>> [each.power_of for each in sparse(QUICK)]
     ['m', '1/epsilon', 'L*']
     """
-    source, repeats = "Theorem 2.6", plan.repeats["sparse"]
+    source, repeats = "Theorem 2.6", plan.repeats["axes"]
     by_clients = Scaling(
         "sparse-clients",
         "Fed-SVT",
@@ -205,7 +206,7 @@ def sparse(plan: Plan) -> list[Scaling]:
         "clients",
         plan.sparse["clients"],
         {title: [Power(-1, source)] for title in SPARSE},
-        repeats,
+        plan.repeats["sparse"],
         floor=3.0 * PHASE,
         also={title: (case, plan.local, plan.repeats["local"]) for title, case in LOCAL_SPARSE.items()},
     )
@@ -235,7 +236,7 @@ def hidden(plan: Plan) -> list[Scaling]:
     """
     cases = {title: SPARSE[title] for title in ("pure, published", "pure, tight", "approximate, tight")}
     powers = {"clients": {title: [Power(-1, "Theorem 2.6")] for title in cases}}
-    base, repeats, of = At(16, MANY, 4096, phase=1), plan.repeats["sparse"], {"experts": "ln d"}
+    base, repeats, of = At(16, MANY, 4096, phase=1), plan.repeats["axes"], {"experts": "ln d"}
     return _axes("hidden", "Fed-SVT, one hidden expert", "hidden", cases, base, plan.hidden, powers, repeats, of)
 
 
