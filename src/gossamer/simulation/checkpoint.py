@@ -23,7 +23,7 @@ from gossamer.problems import Block
 from gossamer.simulation.engine import World
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.program import Program
-from gossamer.simulation.spread import ALONE, Spread
+from gossamer.simulation.spread import ALONE, Spread, parted
 from gossamer.simulation.tally import Tally
 from gossamer.simulation.testing import HeldOut
 from gossamer.spec import difference, word_of
@@ -106,7 +106,9 @@ def write(path: Path, identity: dict[str, Any], progress: Progress, spread: Spre
     It holds whole arrays, wherever the learners are: a run goes on on any mesh, or on none. Of several processes the
     first writes, and the others send it their learners piece by piece.
     """
-    arrays: dict[str, Any] = {f"world/{i}": leaf for i, leaf in enumerate(jax.tree.leaves(progress.worlds))}
+    leaves = jax.tree.leaves(progress.worlds)
+    leaves[-1:] = map(spread.row_as_one, leaves[-1:])
+    arrays: dict[str, Any] = {f"world/{i}": leaf for i, leaf in enumerate(leaves)}
     facts = identity | {"exchanges": progress.exchanges, "every": progress.tally.every}
     facts |= {"steps": progress.seen.steps, "samples": progress.seen.digest}
     arrays |= {"facts": np.array(json.dumps(facts)), **progress.tally.arrays()}
@@ -156,6 +158,8 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None, 
         hint = "name another file, or remove this one"
         raise ConfigurationError(f"checkpoint ({key})", given, f"{stored} in {path}", hint)
     leaves = [arrays.pop(f"world/{i}", None) for i in range(len(jax.tree.leaves(fresh)))]
+    if leaves[-1] is not None and (more := fresh.row.shape[-1] - leaves[-1].shape[-1]) > 0:
+        leaves[-1] = parted(leaves[-1], 1 + more)
     for leaf, wanted_leaf in zip(leaves, jax.tree.leaves(fresh), strict=True):
         if leaf is None or (leaf.shape, leaf.dtype) != (wanted_leaf.shape, wanted_leaf.dtype):
             raise ConfigurationError(
