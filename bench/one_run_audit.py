@@ -17,7 +17,8 @@ import numpy as np
 from bench.tools import print_table
 from gossamer.auditing import Canaries, Part, audit, matched_filter
 from gossamer.auditing.attacks.one_run import two_labels
-from gossamer.reproduction.paper_001.cases import Case, Digits
+from gossamer.experiments import Asked
+from gossamer.experiments.papers.paper_001.cases import FULL, STREAM_SEED, Case, Digits
 
 CANARIES = 6000
 STEP = 0.02
@@ -26,10 +27,10 @@ HEADINGS = ("seed", "delta", "claim", "bound, 95 %", "right", "guesses", "counte
 
 
 def main() -> None:
-    digits, seeds = Digits(Path(sys.argv[1])), [int(seed) for seed in sys.argv[2:]] or [0]
+    digits, seeds = Digits(Asked(data=Path(sys.argv[1])), FULL), [int(seed) for seed in sys.argv[2:]] or [0]
     steps = digits.samples(1)
     algorithm = Case(4, "blt", 1).build(digits.problem, steps, STEP)
-    inputs = two_labels(digits.stream, steps=steps, classes=10, canaries=CANARIES, seed=1)
+    inputs = two_labels(digits.stream(STREAM_SEED), steps=steps, classes=10, canaries=CANARIES, seed=1)
     score, rows = matched_filter(algorithm, *inputs), []
     for seed in seeds:
         kept: list[np.ndarray] = []

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from gossamer import Budget, DataError, algorithms, metrics, problems, simulate, streams, topology
+from gossamer import Budget, DataError, algorithms, metrics, problems, sets, simulate, streams, topology
 from gossamer.cli.commands import app
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, GossamerError
@@ -121,6 +121,23 @@ def test_metrics_against_the_best_decision_are_those_of_gossamer_metrics() -> No
         np.testing.assert_allclose(found[what[1].word][0, seed], regret, rtol=1e-4, atol=1e-7)
     expected = metrics.static_regret(run, PROBLEM, data(0))[:, 0]
     np.testing.assert_allclose(found["static regret"][0, :, -1], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+def test_pseudo_regret_is_the_mean_over_seeds(averaged: bool) -> None:
+    rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    problem = problems.LeastSquares(4, domain=sets.L2Ball(1.0))
+    stream = streams.common(rows, rows @ np.ones(4, np.float32))
+    algorithm = algorithms.dpsda_c(problem, topology.ring(4), budget=Budget(1.0, 1e-5), clip=1.0, step=0.1, horizon=40)
+    what = [measures.pseudo_regret(averaged)]
+    options: dict[str, Any] = {"seeds": (0, 1, 2), "every": 1, "measure": "joint"}
+    found = Engine().find({"it": Cell("dpsda_c", lambda: algorithm, lambda _: stream, 40, what, **options)})["it"]
+    run = simulate(algorithm, stream, 40, record=["decisions"], progress=False, **options)
+    plays = metrics.joint_decisions(run.transcript["decisions"], algorithm.coordinates or ())
+    plays = metrics.running_average(plays) if averaged else plays
+    expected = metrics.pseudo_regret(plays, problem, stream)
+    assert found.estimate(what[0].word).mean == pytest.approx(expected, rel=1e-5)
+    assert len(set(found[what[0].word][0])) == 3
 
 
 def test_what_is_not_finite_comes_back() -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from gossamer.cli.out import report_directory
 from gossamer.cli.show import say, show
 from gossamer.cli.stopping import stopped
-from gossamer.errors import ConfigurationError
+from gossamer.errors import ConfigurationError, DataError
 from gossamer.experiments import Asked, Engine, Store, Study
 
 Figure = Annotated[int | None, typer.Option(help="Only what this figure needs.")]
@@ -98,12 +98,18 @@ def carry_out(
     finally:
         for other in others:
             other.terminate()
+            other.wait()
     console = Console()
     shown = page.verdicts if page.verdicts.rows else page.parts[0].table
     if shown is not None:
         show(console, shown, words=True)
     reused = len(engine.used) - engine.computed
-    say(console, f"{engine.computed} cells were run, {reused} were there already. Report: {page.write(out)}")
+    try:
+        with engine.store.turn("page"):
+            report = page.write(out)
+    except OSError as error:
+        raise DataError(f"{out} cannot be written: {error}. All cells are kept: start again") from None
+    say(console, f"{engine.computed} cells were run, {reused} were there already. Report: {report}")
 
 
 def options_of(figure: int | None, quick: bool, stand_in: bool) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError, GossamerError
+from gossamer.errors import ConfigurationError, DataError, GossamerError
 from gossamer.experiments.claims import Estimate
 from gossamer.experiments.drawing import Curve
 from gossamer.privacy import Guarantee
@@ -294,7 +294,7 @@ def named(name: str, make: Callable[[], Any]) -> Any:
 
     >>> named("case A", lambda: 1 / 0)
     Traceback (most recent call last):
-    gossamer.errors.ConfigurationError: case A: got ZeroDivisionError: division by zero; allowed: ... that can be built.
+    gossamer.errors.ConfigurationError: case A: got ZeroDivisionError: division by zero; allowed: a cell ...
     """
     try:
         return make()
@@ -303,8 +303,11 @@ def named(name: str, make: Callable[[], Any]) -> Any:
         raise ConfigurationError(where, error.given, error.allowed, error.hint) from error
     except GossamerError as error:
         raise type(error)(str(error) if str(error).startswith(name) else f"{name}: {error}") from error
+    except OSError as error:
+        raise DataError(f"{name}: {error}. All finished cells are kept: start again") from error
     except Exception as error:
-        raise ConfigurationError(name, Said(f"{type(error).__name__}: {error}"), "a cell that can be built") from error
+        allowed = "a cell that can be built and run"
+        raise ConfigurationError(name, Said(f"{type(error).__name__}: {error}"), allowed) from error
 
 
 class Said(str):

@@ -13,7 +13,7 @@ import numpy as np
 
 from gossamer.errors import ConfigurationError
 from gossamer.experiments.cells import Cell, Entry, Measured, Metric, Played, Result, Tuned, named
-from gossamer.experiments.store import Store, Values
+from gossamer.experiments.store import PATIENCE, Store, Values
 from gossamer.experiments.tuning import search
 from gossamer.simulation import Run, simulate, simulate_many
 
@@ -25,7 +25,6 @@ Found = Mapping[Any, Result]
 _TOGETHER = 64  # cells in one program
 _LOSS = 60.0  # seconds of work that an interruption may lose, about
 _FIRST = 5e7  # of `Cell.size` that runs together, or without a checkpoint, before the speed is known
-_PATIENCE = 0.2  # seconds between two looks at what another process computes
 _DIGITS = 8
 
 
@@ -148,7 +147,7 @@ class Engine:
         while waiting:
             ours = self._claimed(waiting)
             if not ours:
-                time.sleep(_PATIENCE)
+                time.sleep(PATIENCE)
                 continue
             self._tell(len(missing), waiting, ours, open_ends)
             try:
@@ -177,7 +176,7 @@ class Engine:
         first = batch[0]
         if not isinstance(first, Cell) or not isinstance(cell, Cell) or first.likeness != cell.likeness:
             return False
-        size = sum(each.size for each in batch) + cell.size
+        size = sum(map(_size, batch)) + cell.size
         return len(batch) < _TOGETHER and size <= self._much
 
     @property

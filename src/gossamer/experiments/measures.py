@@ -98,7 +98,7 @@ def expert_regret() -> Metric:
 def pseudo_regret(averaged: bool = False) -> Metric:
     """Pseudo-regret per step of the joint decisions, or of their running average: paper 002, for cells of every = 1.
 
-    It is one number for all seeds together, as the expectation is over them.
+    Of every seed; the expectation is their mean.
 
     >>> pseudo_regret(averaged=True).word
     'pseudo-regret of the running average'
@@ -107,8 +107,7 @@ def pseudo_regret(averaged: bool = False) -> Metric:
     def of(played: Played) -> Doubles:
         joint = joint_decisions(played)
         plays = metrics.running_average(joint) if averaged else joint
-        found = metrics.pseudo_regret(plays, played.algorithm.problem, played.stream)
-        return np.full(len(plays), found)
+        return np.array([metrics.pseudo_regret(play, played.algorithm.problem, played.stream) for play in plays])
 
     word = "pseudo-regret of the running average" if averaged else "pseudo-regret"
     return Metric(word, of, record=("decisions",))

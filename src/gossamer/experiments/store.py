@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ from gossamer.files import private_file
 from gossamer.spec import digest, plain
 
 Values = dict[str, Any]
+
+PATIENCE = 0.2
+"""Seconds between two looks at what another process is at."""
 
 
 class Store:
@@ -89,6 +94,16 @@ class Store:
                 raise self._unwritable(file, error) from None
         self._memory[key] = values
         self.drop(key)
+
+    @contextmanager
+    def turn(self, name: str) -> Iterator[None]:
+        """Wait until nobody else is at something that has this name, and keep others from it."""
+        while not self.claim(name):
+            time.sleep(PATIENCE)
+        try:
+            yield
+        finally:
+            self.drop(name)
 
     def drop(self, key: str) -> None:
         """Give up a claim."""

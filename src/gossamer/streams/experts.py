@@ -7,6 +7,7 @@ exchanges, not as its samples.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -70,7 +71,7 @@ class Experts(Generated):
         self.promises = () if called_by_us() else (AS_TOLD,)
         self.best, self.means, self._unlucky, self._seed = best, means, unlucky, seed
 
-    def sums(self, schedule: Schedule, steps: int, *, pooled: bool = False) -> Stream:
+    def sums(self, schedule: Schedule, steps: int, *, pooled: bool = False) -> Sums:
         """A stream with one row for every block of the schedule: each client's sums, or those of all of them.
 
         Rows have the law that sums of this stream's samples have, not the same values. Steps after the last block are
@@ -85,22 +86,35 @@ class Experts(Generated):
             raise DataError(f"{self.description}: sums have no simple law; only independent losses of 0 or 1 have them")
         counts = [block for run in schedule.segments(steps) if run.block for block in [run.block] * run.exchanges]
         counts += [rest] if (rest := steps - sum(counts)) else []
-        return _Sums(self, np.array(counts), pooled)
+        return Sums(self, np.array(counts), pooled)
 
 
-class _Sums(Stream):
-    """Sums of independent losses of 0 or 1 are binomial; what is planned is added up."""
+class Sums(Stream):
+    """Sums of independent losses of 0 or 1 are binomial; what is planned is added up.
+
+    Attributes:
+        counts: steps of every row.
+        means: the mean loss of every expert in one step of one client.
+    """
 
     def __init__(self, whole: Experts, counts: Array, pooled: bool) -> None:
         assert whole.learners is not None
         assert whole.features is not None
-        self._whole, self._counts, self._clients = whole, counts, whole.learners if pooled else 1
+        assert whole.means is not None
+        self.counts, self.means = counts, whole.means
+        self._whole, self._clients = whole, whole.learners if pooled else 1
         self._ends = np.cumsum(counts)
         self.learners, self.length, self.shared = 1 if pooled else whole.learners, len(counts), False
         self.features, self.occurrences, self.promises = whole.features, whole.occurrences, whole.unenforced
         self.description = f"sums over {len(counts)} blocks of {whole.description}"
         self._rows = max(1, _PAGE_SUMS // (self.learners * whole.features[0]))
         self._last: tuple[int, Array] | None = None
+
+    def fingerprint(self) -> str | None:
+        """Of the stream of samples, and of what is added up."""
+        whole = self._whole.fingerprint()
+        told = f"{whole} {self.learners} of {self._clients} {self.counts.tolist()}"
+        return None if whole is None else hashlib.sha256(told.encode()).hexdigest()
 
     def _read(self, start: int, stop: int) -> Block:
         pages = range(start // self._rows, max(start // self._rows + 1, -(-stop // self._rows)))
@@ -115,12 +129,11 @@ class _Sums(Stream):
 
     def _drawn(self, page: int) -> Array:
         whole, rows = self._whole, slice(page * self._rows, (page + 1) * self._rows)
-        counts, ends = self._counts[rows], self._ends[rows]
+        counts, ends = self.counts[rows], self._ends[rows]
         rng = generator(whole._seed, f"sums of {whole.description}", page)
-        assert whole.means is not None
-        shape = (len(counts), self.learners or 1, len(whole.means))
+        shape = (len(counts), self.learners or 1, len(self.means))
         trials = np.broadcast_to((counts * self._clients)[:, None, None], shape)
-        x = rng.binomial(trials, whole.means).astype(np.float32)
+        x = rng.binomial(trials, self.means).astype(np.float32)
         if whole._unlucky is not None:
             planned = np.diff(np.searchsorted(whole._unlucky, np.stack([ends - counts, ends])), axis=0)[0]
             x[:, :, whole.best] = self._clients * planned.astype(np.float32)[:, None]

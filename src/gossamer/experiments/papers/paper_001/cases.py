@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer import algorithms, data, problems, streams
+from gossamer import algorithms, data, metrics, problems, streams
 from gossamer.core import Algorithm, Learner, Now
-from gossamer.experiments import Asked
+from gossamer.experiments import Asked, Metric, Played, measures
 from gossamer.experiments.papers.sources import ENLARGED, coloured, enlarged, needed, network
 from gossamer.mechanisms import Aggregation
 from gossamer.privacy import Budget, NoiseSpec
@@ -145,6 +145,34 @@ class Case:
             **method.options,
         )
         return both_models(made)
+
+
+ACCURACY, REGRET, TEST = "accuracy of both models", "dynamic regret of both models", "test accuracy of both models"
+
+
+def of_both(word: str, values: Callable[[Played], Any], at: Callable[[Played], Any]) -> Metric:
+    """A curve of the last model (learner 0) and of the averaged one (learner 1), axes (seed, point, model)."""
+    return Metric(word, lambda played: values(played)[..., :2], at)
+
+
+def rounds_of(steps: Any, played: Played) -> Any:
+    """Steps in rounds."""
+    return steps // next(iter(played.algorithm.schedule.segments(10**9))).block
+
+
+def recorded(played: Played) -> Any:
+    """The rounds at which rows end."""
+    return rounds_of(played.run.steps, played)
+
+
+KEPT = (
+    of_both(ACCURACY, lambda played: measures.accuracy().of(played), recorded),
+    # Samples of a round are linearly independent: some model has any margins on them, and the least loss is 0.
+    of_both(REGRET, lambda played: metrics.average_loss(played.run), recorded),
+)
+TESTED = (
+    of_both(TEST, lambda played: played.run.test_accuracy, lambda played: rounds_of(played.run.test_steps, played)),
+)
 
 
 class Both(NamedTuple):
