@@ -6,7 +6,9 @@ python -m tests.meshes process FOLDER WHAT PORT RANK  one of two processes with 
 
 import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +23,7 @@ from gossamer.core import Algorithm, Federation
 from gossamer.errors import GossamerError
 from gossamer.privacy import FastNoise
 from gossamer.problems import Block
+from gossamer.simulation import spread, watch
 from gossamer.simulation.mesh import spread_over
 from gossamer.streams import Stream
 from tests import instances
@@ -150,7 +153,29 @@ def devices(folder: Path) -> dict[str, Any]:
         "served": {name: compared(case, jax.make_mesh((8,), ("learners",))) for name, case in SERVED.items()},
         "resumed": resumed(folder),
         "refused": {name: refusal(call) for name, call in REFUSED.items()},
+        "records": kept_records(),
+        "a piece": shown_by_one(),
     }
+
+
+def kept_records() -> dict[str, Any]:
+    """How many records a device has of 1,280 that are dealt by label, and whether it plays what the host reads."""
+    labels = np.repeat([0, 1, 2], [640, 384, 256])
+    rows = np.arange(len(labels), dtype=np.float32)[:, None]
+    stream, found = streams.from_arrays(rows, labels, 32, "by-label", seed=3, passes=3), {}
+    feed = stream.on_device(problems.Softmax(1, 3), spread_over(8, 32).put_feed(shared=False))
+    for step in (0, 50):
+        played = feed.samples(feed.ahead(np.uint32(step), 2))
+        found[f"step {step}"] = bool((np.asarray(played.x) == stream.read(step, step + 2).x).all())
+    return found | {"records": [shard.data.shape[1] for shard in feed.own.x.addressable_shards]}
+
+
+def shown_by_one() -> bool:
+    """Whether putting down a piece of the states puts all of them together somewhere."""
+    here = spread_over(8, 800)
+    array = here.put(np.zeros((2, 800, 5), np.float32), 1)
+    program = spread._shown_by_one.lower(array, np.int32(1), np.int32(1), 1, here.mesh).compile()
+    return "all-gather" in program.as_text()
 
 
 def process(folder: Path, what: str, port: str, rank: str) -> dict[str, Any]:
@@ -160,7 +185,12 @@ def process(folder: Path, what: str, port: str, rank: str) -> dict[str, Any]:
         f"localhost:{port}", 2, int(rank), heartbeat_timeout_seconds=10, shutdown_timeout_seconds=5
     )
     mesh = Mesh(np.array(jax.devices()), ("learners",))
-    return lost(folder, mesh, int(rank)) if what == "lost" else agreed(folder, mesh, int(rank))
+    if what == "lost":
+        return lost(folder, mesh, int(rank), partial(os._exit, 9))
+    found = agreed(folder, mesh, int(rank))
+    (folder / f"process-agreed-{rank}.json").write_text(json.dumps(found))  # one of them does not come back
+    watch.SILENT = 3.0
+    return found | {"stopped": lost(folder, mesh, int(rank), stops)}
 
 
 def agreed(folder: Path, mesh: Mesh, rank: int) -> dict[str, Any]:
@@ -183,25 +213,32 @@ def agreed(folder: Path, mesh: Mesh, rank: int) -> dict[str, Any]:
     }
 
 
-def lost(folder: Path, mesh: Mesh, rank: int) -> dict[str, Any]:
-    """The second process dies in the middle of a run."""
+def lost(folder: Path, mesh: Mesh, rank: int, ends: Callable[[], Any]) -> dict[str, Any]:
+    """The second process ends in the middle of a run."""
     algorithm, file = pd_ogd(topology.ring(64)), folder / "lost.checkpoint"
-    run = partial(simulate, algorithm, Dying(64, after=30 if rank else None), seeds=SEEDS, chunk=1, every=3)
+    stream = Dying(64, ends if rank else None)
+    run = partial(simulate, algorithm, stream, seeds=SEEDS, chunk=1, every=3)
     run(9, mesh=mesh, checkpoint=file)
-    return {"error": refusal(lambda: run(1000, mesh=mesh, checkpoint=file))}
+    begun = time.monotonic()
+    return {"error": refusal(lambda: run(1000, mesh=mesh, checkpoint=file)), "seconds": time.monotonic() - begun}
+
+
+def stops() -> None:
+    """Silent, but with all connections open: only a sign of life that does not come tells."""
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 class Dying(instances.Given):
-    """The samples of `generated`, whose process dies in the middle of them."""
+    """The samples of `generated`, whose process ends in the middle of them."""
 
-    def __init__(self, learners: int, after: int | None = None) -> None:
-        self.whole, self.after = generated(learners), after
+    def __init__(self, learners: int, ends: Callable[[], Any] | None = None) -> None:
+        self.whole, self.ends = generated(learners), ends
         for name in ("learners", "length", "shared", "features", "occurrences", "description"):
             setattr(self, name, getattr(self.whole, name))
 
     def _read(self, start: int, stop: int) -> Block:
-        if self.after is not None and stop > self.after:
-            os._exit(9)
+        if self.ends and stop > 30:
+            self.ends()
         return self.whole.read(start, stop)
 
 
@@ -210,7 +247,7 @@ def main() -> None:
     found = devices(Path(folder)) if mode == "devices" else process(Path(folder), *rest)
     name = "-".join([mode, *rest[:1], *rest[2:]])
     (Path(folder) / f"{name}.json").write_text(json.dumps(found))
-    if "lost" in rest:
+    if mode == "process":
         os._exit(0)  # JAX would wait for the other process
 
 

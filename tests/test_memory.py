@@ -50,10 +50,10 @@ def test_a_run_that_does_not_fit_is_refused_before_anything_is_computed(monkeypa
 
 def test_the_error_says_how_much_there_is_and_where(monkeypatch):
     there_are(monkeypatch, 10**12, device=10_000)
-    with pytest.raises(ConfigurationError, match=r"allowed: 0.01 MB, which are free on the device"):
+    with pytest.raises(ConfigurationError, match=r"allowed: 0.008 MB, four fifths of what is free on the device"):
         run()
     there_are(monkeypatch, 1_000_000, device=10**12)
-    with pytest.raises(ConfigurationError, match=r"allowed: 1 MB, which are free on the host"):
+    with pytest.raises(ConfigurationError, match=r"allowed: 0.8 MB, four fifths of what is free on the host"):
         run()
 
 

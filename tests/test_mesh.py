@@ -10,13 +10,17 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from gossamer import ConfigurationError, algorithms, problems, simulate, streams, topology
+from gossamer import ConfigurationError, NetworkError, algorithms, problems, simulate, streams, topology
+from gossamer.simulation import watch
+from gossamer.streams.order import Listed, Order
 from gossamer.topology import Gossip
 from gossamer.topology.halo import halo
 from tests import meshes
@@ -37,18 +41,22 @@ def started(count: int, *arguments: Any) -> subprocess.Popen[str]:
 
 def finished(process: subprocess.Popen[str]) -> str:
     try:
-        return process.communicate(timeout=120)[0]
+        return process.communicate(timeout=240)[0]  # for a machine that does much else
     finally:
         process.kill()
 
 
-def two(folder: Path, what: str) -> list[str]:
-    """What two processes say."""
+def two(folder: Path, what: str) -> str:
+    """What the first of two processes says; the second is ended when it has."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     both = [started(2, "process", folder, what, port, rank) for rank in (0, 1)]
-    return [finished(process) for process in both]
+    try:
+        return finished(both[0])
+    finally:
+        both[1].kill()
+        both[1].communicate()
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +113,14 @@ def test_meshes_that_are_refused(devices: dict[str, Any], case: str, said: str) 
     assert said in devices["refused"][case]
 
 
+def test_a_device_has_the_records_of_its_own_learners(devices: dict[str, Any]) -> None:
+    assert devices["records"] == {"step 0": True, "step 50": True, "records": [170] * 8}
+
+
+def test_no_device_has_all_states_when_a_checkpoint_is_written(devices: dict[str, Any]) -> None:
+    assert devices["a piece"] is False
+
+
 def test_two_processes_compute_what_one_does(processes: list[dict[str, Any]]) -> None:
     for found in processes:
         assert found["devices"] == [4, 2, False]  # a number means devices of one's own
@@ -121,10 +137,49 @@ def test_processes_that_disagree_are_refused(processes: list[dict[str, Any]]) ->
     assert "exchanges in the checkpoint, process 1): got 12;" in second["checkpoint"]
 
 
+def test_a_process_that_is_silent_ends_the_run_of_the_others(processes: list[dict[str, Any]]) -> None:
+    stopped = processes[0]["stopped"]
+    assert stopped["error"].startswith("NetworkError: process 1 of the mesh was lost: ")
+    assert stopped["error"].endswith("lost.checkpoint holds the run as last written; start all processes again")
+    assert stopped["seconds"] < 60  # of which 3 in silence
+
+
+class Store:
+    """That of `jax.distributed`, with a second process that counts up to 2."""
+
+    def __init__(self) -> None:
+        self.signs, self.gone = {}, False
+
+    def key_value_set(self, key: str, value: str, *, allow_overwrite: bool) -> None:
+        if self.gone:
+            raise jax.errors.JaxRuntimeError("gone")
+        self.signs |= {key: value, "gossamer/alive/1": str(min(2, int(value)))}
+
+    def key_value_dir_get(self, folder: str) -> list[tuple[str, str]]:
+        return list(self.signs.items())
+
+
+def test_who_is_silent_is_lost_and_so_is_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_EVERY", 0.01)
+    monkeypatch.setattr(watch, "SILENT", 0.5)
+    store = Store()
+    watching = watch.Watch(store, 0)
+    watching.check()
+    time.sleep(1.0)
+    with pytest.raises(NetworkError, match="process 1 of the mesh was lost"):
+        watching.check()
+    store.gone = True
+    time.sleep(1.0)
+    with pytest.raises(NetworkError, match="process 0 of the mesh"):
+        watching.check()
+
+
 def test_a_lost_process_ends_the_run_and_leaves_the_checkpoint(tmp_path: Path) -> None:
     said = two(tmp_path, "lost")
-    error = json.loads((tmp_path / "process-lost-0.json").read_text())["error"]
-    assert error.startswith("NetworkError: a process of the mesh was lost"), said
+    found = json.loads((tmp_path / "process-lost-0.json").read_text())
+    assert found["error"].startswith("NetworkError: "), said
+    assert "lost.checkpoint holds the run as last written" in found["error"]
+    assert found["seconds"] < 90
     algorithm, stream = meshes.pd_ogd(topology.ring(64)), meshes.Dying(64)
     file = tmp_path / "lost.checkpoint"
     whole, straight = (simulate(algorithm, stream, 40, seeds=meshes.SEEDS, every=3, checkpoint=c) for c in (file, None))
@@ -141,6 +196,20 @@ def test_more_devices_than_there_are() -> None:
     algorithm = algorithms.d_ogd(problems.Linear(3), topology.ring(4), step=0.1)
     with pytest.raises(ConfigurationError, match="mesh: got 99; allowed: at most"):
         simulate(algorithm, streams.random_signs(4, 3, seed=1), 20, seed=0, mesh=99)
+
+
+@pytest.mark.parametrize("partition", ["iid", "by-label", "listed"])
+def test_a_part_of_an_order_plays_what_the_whole_plays(partition: str) -> None:
+    rng, steps, parts = np.random.default_rng(2), np.arange(40), 4
+    labels = rng.integers(0, 3, 100)
+    if partition == "listed":
+        order: Order = Listed(rng.integers(0, 100, (40, 8)))
+    else:
+        order = streams.from_arrays(labels[:, None], labels, 8, partition, seed=1, passes=9, copies=2).order
+    for part in range(parts):
+        used, own = order.among(part, parts)
+        assert len(np.unique(used)) == len(used) < 100
+        assert (used[own.records(steps)] == order.records(steps)[:, 2 * part : 2 * part + 2]).all()
 
 
 @pytest.mark.parametrize("graph", [topology.ring(240), topology.random_regular(240, 4, seed=2), topology.isolated(240)])

@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, Place] = {
     "sweep": Place("sweep", "sweep_file", "Run a TOML file with lists in place of numbers: every combination."),
     "study": Place("study", "study_file", "Run the study that a Python file declares."),
     "network": Place("network", "network", "Make a network of nodes, or try one out on this machine."),
-    "node": Place("network", "run_node", "Run one learner, until its guarantee is used up or somebody stops it."),
+    "node": Place("network", "node", "Run one learner: `gossamer node DIR`. Before that: join, accept."),
     "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export."),
 }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from gossamer.core import Now
 from gossamer.problems import Block
@@ -40,7 +41,7 @@ def run_chunk(
             shown.append(_stack([outputs for _, outputs in each]))
         added[int(inputs_t.rows.number)] = worlds.row
     transcript = _stack([shown[0]] * first + shown).transcript  # exchanges before `first` are not looked at
-    return worlds, Outputs(jnp.stack(added), transcript)
+    return worlds, Outputs(_stack(added), transcript)
 
 
 def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> tuple[World, Outputs]:
@@ -65,7 +66,7 @@ def exchange(program: Program, constant: Any, world: World, inputs: Inputs) -> t
         learner.listen(_pick(states, i), heard if heard_axis is None else _pick(heard, i))
         for i in range(program.learners)
     ]
-    decisions = jnp.stack(played)
+    decisions = _stack(played)
     transcript = {"decisions": decisions, "messages": spoken(everything), "broadcasts": heard}
     row = add_up(begun(program, world, inputs), observe(program, decisions, inputs))
     return World(_stack(listened), server, row), Outputs(row, {name: transcript[name] for name in program.record})
@@ -80,8 +81,9 @@ def _for_seed(inputs: Inputs, s: int) -> Inputs:
 
 
 def _pick(tree: Any, i: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[i], tree)
+    """By NumPy, as `_stack`: JAX would compile a program for every shape, and one of seconds for thousands of rows."""
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[i]), tree)
 
 
 def _stack(trees: list[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *trees)

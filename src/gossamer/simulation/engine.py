@@ -76,7 +76,7 @@ def start_many(program: Program, copies: int) -> World:
 @partial(jax.jit, static_argnames=("program", "copies"))
 def _start_dealt(program: Program, copies: int) -> World:
     worlds = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (copies, *leaf.shape)), start(program))
-    dealt: World = program.spread.worlds(worlds)
+    dealt: World = program.spread.worlds(worlds, program.row_parts > 1)
     return dealt
 
 
@@ -156,7 +156,8 @@ def first_messages(program: Program, public: Sequence[str]) -> tuple[Message, Me
 
 def begun(program: Program, world: World, inputs: Inputs) -> jax.Array:
     """The row so far, before an exchange; one that begins holds how far the decisions in play are apart."""
-    fresh = jnp.zeros_like(world.row).at[0, -1].set(disagreement(program, decisions(program, world, inputs)))
+    apart, parts = disagreement(program, decisions(program, world, inputs)), program.row_parts
+    fresh = jnp.zeros((2, parts, program.figures // parts)).at[0, :, -1].set(apart).reshape(2, -1)
     return jnp.where(inputs.rows.begins, fresh, world.row)
 
 
@@ -200,7 +201,7 @@ def _run_chunk(
     traced, (_, shapes) = jax.make_jaxpr(exchange_at, return_shape=True)(worlds, 0, ahead(inputs, 0))
     kept = _kept(traced, worlds)
     transcript = jax.tree.map(lambda s: jnp.zeros((length, *s.shape), s.dtype), shapes.transcript)
-    outputs = Outputs(jnp.zeros((rows or length, *shapes.row.shape)), transcript)
+    outputs = Outputs(spread.row(jnp.zeros((rows or length, *shapes.row.shape)), program.row_parts > 1), transcript)
     put = partial(lax.dynamic_update_index_in_dim, axis=0)
     outputs = outputs._replace(row=put(outputs.row, worlds.row, inputs.rows.number[first]))
 
@@ -215,7 +216,8 @@ def _run_chunk(
         before, outputs, known = carry
         number = inputs.rows.number[t]  # the row so far is read where it is written
         worlds, shown = exchange_at(before._replace(row=outputs.row[number]), t, known)
-        worlds = spread.worlds(jax.tree.map(lambda new, old, keep: new if keep else old, worlds, before, kept))
+        worlds = jax.tree.map(lambda new, old, keep: new if keep else old, worlds, before, kept)
+        worlds = spread.worlds(worlds, program.row_parts > 1)
         transcript = jax.tree.map(lambda all_, one: put(all_, one, t), outputs.transcript, shown.transcript)
         return worlds, Outputs(put(outputs.row, shown.row, number), transcript), spread.split(ahead(inputs, t + 1))
 

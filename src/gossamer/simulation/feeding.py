@@ -87,7 +87,9 @@ class Feeder:
     @cached_property
     def _feed(self) -> Feed | None:
         """The stream as programs read it, on the device; None where the host reads."""
-        return self.stream.on_device(self.algorithm.problem, self.spread.put_whole) if self.in_program else None
+        if not self.in_program:
+            return None
+        return self.stream.on_device(self.algorithm.problem, self.spread.put_feed(self.stream.shared))
 
     def _made(self, draw: Draw, chunk: Chunk) -> Any:
         """Draws for all seeds, or recipes from which the compiled program makes them."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, GossamerError, NetworkError
 from gossamer.simulation.spread import Spread
+from gossamer.simulation.watch import watch
 from gossamer.topology.halo import AXIS
 
 _SECRET = ("seeds", "keys", "records")  # with messages they are the raw data, or they say nothing
@@ -50,6 +50,8 @@ def spread_over(mesh: Mesh | int | None, learners: int, *, debug: bool = False) 
         raise ConfigurationError("mesh", f"devices of {len(processes)} processes", allowed)
     if jax.process_index() not in processes:
         raise ConfigurationError("mesh", "devices of other processes", "some of this process, at least")
+    if len(processes) > 1:
+        watch()
     return Spread(Mesh(found.devices, (AXIS,)), learners)  # whose axis the partitioner deals, whatever was given
 
 
@@ -88,11 +90,11 @@ def _exchange(spread: Spread, facts: Mapping[str, Any]) -> list[dict[str, str]]:
     if not spread.several:
         return []
     text = json.dumps({key: hashlib.sha256(repr(value).encode()).hexdigest() for key, value in facts.items()}).encode()
-    lengths = multihost_utils.process_allgather(np.int32(len(text)))
-    padded = np.zeros(int(lengths.max()), np.uint8)
+    lengths = [int(length) for length in spread.said_by_all(np.array(len(text), np.int32))]
+    padded = np.zeros(max(lengths), np.uint8)
     padded[: len(text)] = np.frombuffer(text, np.uint8)
-    texts = multihost_utils.process_allgather(padded)
-    return [json.loads(bytes(row[:length])) for row, length in zip(texts, lengths.reshape(-1), strict=True)]
+    texts = spread.said_by_all(padded)
+    return [json.loads(bytes(row[:length])) for row, length in zip(texts, lengths, strict=True)]
 
 
 def _flat(facts: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -126,7 +128,7 @@ def _compare(facts: Mapping[str, Any], all_: list[dict[str, str]]) -> None:
 
 def due(spread: Spread, mine: bool) -> bool:
     """Whether something is to be done now: as the first of several processes says, whose clocks differ."""
-    return bool(multihost_utils.broadcast_one_to_all(np.int32(mine))) if spread.several else mine
+    return bool(spread.said_by_all(np.array(mine, np.int32))[0]) if spread.several else mine
 
 
 @contextmanager
@@ -134,8 +136,9 @@ def lost(spread: Spread, checkpoint: Any) -> Iterator[None]:
     """Ends a run with an error of ours where another process, or a device, is gone."""
     try:
         yield
-    except jax.errors.JaxRuntimeError as broken:
+    except (jax.errors.JaxRuntimeError, NetworkError) as broken:
         if not spread.several:
             raise
+        who = broken if isinstance(broken, NetworkError) else "a process of the mesh was lost"
         kept = "no checkpoint was asked for" if checkpoint is None else f"{checkpoint} holds the run as last written"
-        raise NetworkError(f"a process of the mesh was lost: {kept}; start all processes again") from broken
+        raise NetworkError(f"{who}: {kept}; start all processes again") from broken

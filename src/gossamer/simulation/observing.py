@@ -14,6 +14,7 @@ from gossamer.simulation import measuring
 from gossamer.simulation.inputs import Inputs
 from gossamer.simulation.measuring import sample_of
 from gossamer.simulation.program import Program
+from gossamer.simulation.spread import joined
 
 SAMPLED = 1024
 """With more learners, the disagreement is estimated on a sample of so many."""
@@ -25,7 +26,7 @@ def flatten_rows(block: Block) -> Block:
 
 
 def observe(program: Program, played: jax.Array, inputs: Inputs) -> jax.Array:
-    """What a row adds up of an exchange, one flat array: see `Figures`."""
+    """What a row adds up of an exchange, one flat array: learner by learner, and what `begun` puts last (`parted`)."""
     if program.measure == "joint":
         played = program.spread.whole(played)[jnp.array(program.coordinates), jnp.arange(played.shape[1])][None]
     elif program.sampled:
@@ -36,7 +37,9 @@ def observe(program: Program, played: jax.Array, inputs: Inputs) -> jax.Array:
         return jax.vmap(lambda x, b: jnp.sum(values(x, b)), (0, axis))(played, rows) * np.float32(weight)
 
     correct = [total(program.problem.correct)] if program.problem.classifies else []
-    return program.spread.whole(jnp.concatenate([total(program.problem.losses), *correct, jnp.zeros(1)]))
+    each = jnp.stack([total(program.problem.losses), *correct], axis=1).reshape(program.row_parts, -1)
+    row = jnp.concatenate([each, jnp.zeros((program.row_parts, 1))], axis=1).reshape(-1)
+    return program.spread.row(row, program.row_parts > 1)
 
 
 def _measured_on(program: Program, inputs: Inputs) -> tuple[Block, int | None, float]:
@@ -91,5 +94,6 @@ class Figures(NamedTuple):
         """Of rows as programs add them up, axes (row, seed, 2, figure), in double precision: axes (row, seed, ...)."""
         sums, low = rows[:, :, 0].astype(np.float64), rows[:, :, 1]
         np.add(sums, low, out=sums, where=np.isfinite(low))  # where a loss is infinite, what was lost is no number
-        correct = sums[..., program.decisions : -1] if program.problem.classifies else None
-        return cls(sums[..., : program.decisions], correct, sums[..., -1])
+        sums = joined(sums, program.row_parts) if program.row_parts > 1 else sums
+        each = sums[..., :-1].reshape(*sums.shape[:-1], program.decisions, -1)
+        return cls(each[..., 0], each[..., 1] if program.problem.classifies else None, sums[..., -1])

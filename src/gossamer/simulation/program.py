@@ -41,9 +41,14 @@ class Program:
         return 1 if self.measure == "joint" else self.sampled or self.learners
 
     @property
+    def row_parts(self) -> int:
+        """Over how many devices a row is dealt: over all, where it has figures of every learner."""
+        return self.spread.parts if self.decisions == self.learners else 1
+
+    @property
     def figures(self) -> int:
         """How many numbers a row adds up: see `Figures`."""
-        return self.decisions * (2 if self.problem.classifies else 1) + 1
+        return self.decisions * (2 if self.problem.classifies else 1) + self.row_parts
 
     def shown(self, seeds: int, every: int) -> int:
         """About how many numbers come out of an exchange: a share of a row, and the transcript."""

@@ -109,7 +109,7 @@ def simulate(
         memory.require(feeder, program, steps, every or usual, chunk)
         done = keeper.resume(engine.start_many(program, len(chosen)), every, usual, exchanges, stream)
         facts["exchanges in the checkpoint"], facts["samples in it"] = done.exchanges, done.seen.digest
-    done = done._replace(worlds=spread.put_worlds(done.worlds))
+    done = done._replace(worlds=spread.put_worlds(done.worlds, program.row_parts > 1))
     done.tally.expected = exchanges // done.tally.every + 1
     length = length_of(feeder, program, steps, done.tally.every, chunk)
     plan = chunks(algorithm.schedule.segments(steps), length, done.exchanges)

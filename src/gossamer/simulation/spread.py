@@ -13,28 +13,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
 from gossamer.problems import Block
+from gossamer.simulation.placing import Dealt, Whole, put
+from gossamer.simulation.watch import waited_for
+from gossamer.streams import Feed
 from gossamer.topology import Mixing
 from gossamer.topology.halo import AXIS, halo, weights_specs
 
 Tree = TypeVar("Tree")
-
-
-@dataclass(frozen=True)
-class Whole:
-    """Puts arrays whole onto every device of a mesh; a value, so that who keeps arrays knows where they are."""
-
-    mesh: Mesh
-
-    def __call__(self, tree: Any) -> Any:
-        """The same tree there."""
-        return jax.tree.map(partial(_put, NamedSharding(self.mesh, PartitionSpec())), tree)
 
 
 @dataclass(frozen=True)
@@ -83,10 +75,17 @@ class Spread:
         together: Tree = lax.with_sharding_constraint(tree, NamedSharding(self.mesh, PartitionSpec()))
         return together
 
-    def worlds(self, worlds: Any) -> Any:
-        """States of a program: of learners dealt, of the server and the row whole."""
-        rest = self.whole((worlds.server, worlds.row))
-        return worlds._replace(learners=self.split(worlds.learners), server=rest[0], row=rest[1])
+    def worlds(self, worlds: Any, row_dealt: bool) -> Any:
+        """States of a program: of learners dealt, of the server whole."""
+        learners, server = self.split(worlds.learners), self.whole(worlds.server)
+        return worlds._replace(learners=learners, server=server, row=self.row(worlds.row, row_dealt))
+
+    def row(self, row: jax.Array, dealt: bool) -> jax.Array:
+        """Rows, axes (..., figure): dealt or whole."""
+        if self.mesh is None:
+            return row
+        laid: jax.Array = lax.with_sharding_constraint(row, self._row_lies(row.ndim, dealt))
+        return laid
 
     def mix(self, mixing: Mixing, constant: Any, varying: Any, messages: Any) -> Any:
         """What each learner hears: bit by bit what one device computes.
@@ -124,12 +123,13 @@ class Spread:
         """The host's arrays on the devices, with the learners at this axis dealt; None: whole."""
         if self.mesh is None:
             return jax.device_put(tree, may_alias=True)
-        return jax.tree.map(lambda leaf: _put(self._dealt(np.shape(leaf), axis), leaf), tree)
+        return jax.tree.map(lambda leaf: put(self._dealt(np.shape(leaf), axis), leaf), tree)
 
-    @property
-    def put_whole(self) -> Callable[[Any], Any] | None:
-        """Puts arrays whole onto every device; None: as JAX does by itself."""
-        return None if self.mesh is None else Whole(self.mesh)
+    def put_feed(self, shared: bool) -> Callable[[Feed], Feed] | None:
+        """Puts what programs read of a stream onto the devices; None: as JAX does by itself."""
+        if self.mesh is None:
+            return None
+        return Whole(self.mesh) if shared else Dealt(self.mesh)
 
     def put_constant(self, weights: Any) -> Any:
         """Mixing weights that never change; neighbour lists with which rows travel."""
@@ -137,7 +137,7 @@ class Spread:
             return jax.device_put(weights)
         lists = halo(weights, self.parts) if "speakers" in weights else weights
         specs = weights_specs(lists)
-        return {name: _put(NamedSharding(self.mesh, specs[name]), leaf) for name, leaf in lists.items()}
+        return {name: put(NamedSharding(self.mesh, specs[name]), leaf) for name, leaf in lists.items()}
 
     def put_varying(self, weights: Any) -> Any:
         """What changes from exchange to exchange, leading axis (exchange,): weights by name, or who takes part."""
@@ -146,7 +146,7 @@ class Spread:
         if not isinstance(weights, dict):
             return self.put(weights, 1)
         specs = {name: PartitionSpec(None, *spec) for name, spec in weights_specs(weights).items()}
-        return {name: _put(NamedSharding(self.mesh, specs[name]), leaf) for name, leaf in weights.items()}
+        return {name: put(NamedSharding(self.mesh, specs[name]), leaf) for name, leaf in weights.items()}
 
     def put_samples(self, block: Block, shared: bool) -> Block:
         """Samples that the host has read, axes (exchange, step, learner or batch, ...); programs take them as they are.
@@ -155,30 +155,57 @@ class Spread:
         """
         return block if self.mesh is None else Block(*self.put(tuple(block), None if shared else 2))
 
-    def put_worlds(self, worlds: Any) -> Any:
+    def put_worlds(self, worlds: Any, row_dealt: bool) -> Any:
         """States that were read from a file, or that are there already."""
         if self.mesh is None:
             return worlds
-        server, row = Whole(self.mesh)((worlds.server, worlds.row))
-        return worlds._replace(learners=self.put(worlds.learners, 1), server=server, row=row)
+        learners, server = self.put(worlds.learners, 1), Whole(self.mesh)(worlds.server)
+        row = put(self._row_lies(np.ndim(worlds.row), row_dealt), worlds.row)
+        return worlds._replace(learners=learners, server=server, row=row)
+
+    def row_as_one(self, row: Any) -> NDArray[Any]:
+        """Rows as one device would have them: see `parted`."""
+        whole = self.fetch(row)
+        dealt = isinstance(row, jax.Array) and self.parts > 1 and not row.is_fully_replicated
+        return joined(whole, self.parts) if dealt else whole
 
     def fetch(self, array: Any) -> NDArray[Any]:
         """An array of the devices on this host, complete on every one of several."""
-        if isinstance(array, jax.Array) and not (array.is_fully_addressable or array.is_fully_replicated):
-            return np.asarray(multihost_utils.process_allgather(array, tiled=True))
-        return np.asarray(array)
+        if not isinstance(array, jax.Array):
+            return np.asarray(array)
+        if array.is_fully_addressable or array.is_fully_replicated:
+            return self._arrived(lambda: array)
+        axis = array.sharding.spec.index(AXIS)  # type: ignore[attr-defined]  # of a NamedSharding
+        whole, rows = np.empty(array.shape, array.dtype), array.shape[axis] // self.parts
+        for part in range(self.parts):
+            whole[(slice(None),) * axis + (slice(part * rows, (part + 1) * rows),)] = self._piece(array, axis, part)
+        return whole
 
     def pieces(self, array: Any) -> Iterator[NDArray[Any]]:
         """An array (copy, learner, ...) from its first number to its last, piece by piece: no host holds all of it."""
         if self.mesh is None or not isinstance(array, jax.Array) or array.is_fully_replicated:
-            yield np.asarray(array)
+            yield self.fetch(array)
             return
-        rows = self.learners // self.parts
-        together = NamedSharding(self.mesh, PartitionSpec())
-        cut = jax.jit(_cut, static_argnames="rows", out_shardings=together)
         for copy in range(array.shape[0]):
             for part in range(self.parts):
-                yield np.asarray(cut(array, np.int32(copy), np.int32(part * rows), rows=rows))
+                yield self._piece(array, 1, part, np.int32(copy))
+
+    def said_by_all(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """An array of every process, by its number: of the same shape everywhere."""
+        assert self.mesh is not None
+        shape, dealt = (self.parts, *values.shape), NamedSharding(self.mesh, PartitionSpec(AXIS))
+        said = self.fetch(jax.make_array_from_callback(shape, dealt, lambda piece: values[None]))
+        whose = [device.process_index for device in self.mesh.devices.flat]
+        return [said[whose.index(process)] for process in range(jax.process_count())]
+
+    def _piece(self, array: jax.Array, axis: int, part: int, copy: np.int32 | None = None) -> NDArray[Any]:
+        """What one device has of an array, or of one number along its first axis, on every host."""
+        assert self.mesh is not None
+        return self._arrived(partial(_shown_by_one, array, np.int32(part), copy, axis, self.mesh))
+
+    def _arrived(self, array: Callable[[], jax.Array]) -> NDArray[Any]:
+        """An array that this host can read, when it is there."""
+        return waited_for(lambda: np.asarray(array())) if self.several else np.asarray(array())
 
     def _dealt(self, shape: tuple[int, ...], axis: int | None) -> NamedSharding:
         assert self.mesh is not None
@@ -186,22 +213,48 @@ class Spread:
         spec = PartitionSpec(*(None,) * (axis or 0), AXIS) if dealt else PartitionSpec()
         return NamedSharding(self.mesh, spec)
 
+    def _row_lies(self, axes: int, dealt: bool) -> NamedSharding:
+        assert self.mesh is not None
+        return NamedSharding(self.mesh, PartitionSpec(*(None,) * (axes - 1), AXIS) if dealt else PartitionSpec())
+
 
 ALONE = Spread()
 """All learners on one device."""
 
 
-def _cut(array: jax.Array, copy: Any, first: Any, rows: int) -> jax.Array:
-    return lax.dynamic_slice_in_dim(array[copy], first, rows)
+def parted(row: NDArray[Any], parts: int) -> NDArray[Any]:
+    """Rows, axes (..., figure), as devices have them that each hold a run of the learners.
+
+    The figures of all learners come first, and one of all together is the last. Every device has this one too.
+
+    >>> parted(np.array([1, 2, 3, 4, 9]), 2).tolist(), joined(np.array([1, 2, 9, 3, 4, 9]), 2).tolist()
+    ([1, 2, 9, 3, 4, 9], [1, 2, 3, 4, 9])
+    """
+    own = row[..., :-1].reshape(*row.shape[:-1], parts, -1)
+    last = np.broadcast_to(row[..., None, -1:], (*own.shape[:-1], 1))
+    return np.concatenate([own, last], axis=-1).reshape(*row.shape[:-1], -1)
 
 
-def _put(sharding: NamedSharding, leaf: Any) -> jax.Array:
-    """An array that every process has whole; one that lies there already is not moved."""
-    if isinstance(leaf, jax.Array) and leaf.sharding == sharding:
-        return leaf
-    put: jax.Array
-    if sharding.is_fully_addressable:
-        put = jax.device_put(leaf, sharding)
-        return put
-    values = np.asarray(leaf)  # `device_put` would compare them over the network first
-    return jax.make_array_from_callback(values.shape, sharding, lambda piece: values[piece])
+def joined(row: NDArray[Any], parts: int) -> NDArray[Any]:
+    """Such rows as one device has them."""
+    each = row.reshape(*row.shape[:-1], parts, -1)
+    return np.concatenate([each[..., :-1].reshape(*row.shape[:-1], -1), each[..., 0, -1:]], axis=-1)
+
+
+@partial(jax.jit, static_argnames=("axis", "mesh"))
+def _shown_by_one(array: jax.Array, part: Any, copy: Any, axis: int, mesh: Mesh) -> jax.Array:
+    """What one device has of an array that is dealt along an axis; the partitioner would put all of it together."""
+
+    def shown(own: jax.Array, part: jax.Array) -> jax.Array:
+        summed: jax.Array = lax.psum(jnp.where(lax.axis_index(AXIS) == part, own, jnp.zeros_like(own)), AXIS)
+        return summed
+
+    kind = array.dtype
+    words = lax.bitcast_convert_type(array, np.uint32) if kind.itemsize == 4 else array.astype(np.uint32)
+    dealt = PartitionSpec(*(None,) * axis, AXIS)
+    if copy is not None:
+        words, dealt = words[copy], PartitionSpec(*dealt[1:])
+    one = jax.shard_map(shown, mesh=mesh, in_specs=(dealt, PartitionSpec()), out_specs=PartitionSpec(), check_vma=False)
+    found = one(words, part)  # words, since sums of them keep every bit
+    shown_to_all: jax.Array = lax.bitcast_convert_type(found, kind) if kind.itemsize == 4 else found.astype(kind)
+    return shown_to_all

@@ -111,10 +111,16 @@ def put_down(
     feeder: Feeder, program: Program, tally: Tally, chunk: Chunk, outputs: Outputs, messages: NDArray[np.int64]
 ) -> None:
     """Wait for the outputs of a chunk, and put them down."""
-    transcript = jax.tree.map(lambda leaf: feeder.spread.fetch(leaf)[chunk.first : chunk.stop], outputs.transcript)
+    transcript = jax.tree.map(lambda leaf: _part(feeder.spread.fetch(leaf), chunk), outputs.transcript)
     rows = feeder.spread.fetch(outputs.row)[: chunk.rows(tally.every)]
     samples = program.measured(chunk.block, feeder.width)
     tally.put(chunk, Figures.of(program, rows), transcript, samples=samples, messages=messages)
+
+
+def _part(whole: NDArray[Any], chunk: Chunk) -> NDArray[Any]:
+    """The exchanges of a chunk; a copy where there are fewer than rows, which would all be kept for them."""
+    part = whole[chunk.first : chunk.stop]
+    return part if len(part) == len(whole) else part.copy()
 
 
 def report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -55,6 +56,31 @@ class ArrayFeed(Feed):
     def examples(self) -> Block:
         """All records."""
         return Block(self.x, self.y)
+
+    def pieces(self, parts: int) -> list[Callable[[], Feed]]:
+        """Of each run of learners the records that it plays, filled up to those of the run that plays most."""
+        each = [self.order.among(part, parts) for part in range(parts)]
+        rows = max(len(used) for used, _ in each)
+        longest = jax.tree.map(lambda *leaves: max(map(np.shape, leaves)), *(order for _, order in each))
+        return [partial(self._piece, used, rows, jax.tree.map(_filled, order, longest)) for used, order in each]
+
+    def most_bytes(self, parts: int) -> int:
+        """As if no run played a record twice."""
+        played = min(self.order.most(parts), len(self.y))
+        return int(played * (self.x.nbytes + self.y.nbytes) // len(self.y) + self.order.nbytes // parts)
+
+    def _piece(self, used: Array, rows: int, order: Order) -> ArrayFeed:
+        x, y = (_filled(np.take(leaf, used, axis=0), (rows, *leaf.shape[1:])) for leaf in (self.x, self.y))
+        return ArrayFeed(x, y, order)
+
+
+def _filled(leaf: Any, shape: tuple[int, ...]) -> Any:
+    """With zeros at the end of its first axis."""
+    return (
+        leaf
+        if np.shape(leaf) == shape
+        else np.concatenate([leaf, np.zeros((shape[0] - len(leaf), *shape[1:]), leaf.dtype)])
+    )
 
 
 class ArrayStream(Stream):

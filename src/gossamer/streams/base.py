@@ -49,6 +49,17 @@ class Feed(ABC):
     def examples(self) -> Block:
         """What a problem checks before programs read: all records where there are any, axes (record, ...)."""
 
+    def pieces(self, parts: int) -> list[Callable[[], Feed]] | None:
+        """What makes the feeds of so many equal runs of learners, all of the same form.
+
+        None: a device needs no less for a run than for all learners.
+        """
+        return None
+
+    def most_bytes(self, parts: int) -> int:
+        """How many bytes the largest of these feeds has at most."""
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(self))
+
 
 class Stream(ABC):
     """Samples for every learner, addressed by step.

@@ -38,6 +38,19 @@ class Order(ABC):
         """The record numbers there: those themselves, where nothing is listed."""
         return places
 
+    @property
+    def nbytes(self) -> int:
+        """Of what is listed."""
+        return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(self))
+
+    @abstractmethod
+    def most(self, parts: int) -> int:
+        """How many places the longest of so many equal runs of learners has."""
+
+    @abstractmethod
+    def among(self, part: int, parts: int) -> tuple[Array, Order]:
+        """What one of so many equal runs of learners plays: records in rising order, and their order among these."""
+
 
 @_pytree(data_fields=["listed"], meta_fields=[])
 @dataclass(frozen=True, eq=False)
@@ -63,13 +76,24 @@ class Listed(Order):
         """Of the list."""
         return self.listed[places]
 
+    def most(self, parts: int) -> int:
+        """Columns of the list."""
+        return int(self.listed.size) // parts
 
-@_pytree(data_fields=["dealt", "first", "size", "stride", "key"], meta_fields=["shuffle"])
+    def among(self, part: int, parts: int) -> tuple[Array, Order]:
+        """Columns of the list."""
+        mine = self.listed[:, _run(part, parts, self.width)]
+        used, number = np.unique(mine, return_inverse=True)
+        return used, Listed(number.reshape(mine.shape).astype(mine.dtype))
+
+
+@_pytree(data_fields=["dealt", "first", "size", "stride", "key", "origin"], meta_fields=["shuffle"])
 @dataclass(frozen=True, eq=False)
 class Shares(Order):
     """Every learner goes over its own share again and again, in a new random order each time where `shuffle` is on.
 
-    Record k of learner i's share is dealt[first[i] + stride k], of size[i] in all.
+    Record k of learner i's share is dealt[first[i] + stride k], of size[i] in all. `origin` is the number of the first
+    of these learners.
 
     >>> even = Shares.evenly(np.arange(6, dtype=np.uint32), 3, Key.of(0, "doc"), shuffle=False)
     >>> even.records(np.arange(3)).tolist()
@@ -81,6 +105,7 @@ class Shares(Order):
     size: Any
     stride: Any
     key: Key
+    origin: Any
     shuffle: bool
 
     @classmethod
@@ -88,14 +113,14 @@ class Shares(Order):
         """Like cards: shares differ by one record at most."""
         first = np.arange(learners, dtype=np.uint32)
         size = (len(dealt) // learners + (first < len(dealt) % learners)).astype(np.uint32)
-        return cls(dealt, first, size, np.uint32(learners), key, shuffle)
+        return cls(dealt, first, size, np.uint32(learners), key, np.uint32(0), shuffle)
 
     @classmethod
     def of(cls, shares: list[Array], key: Key, *, shuffle: bool) -> Shares:
         """These record numbers for each learner."""
         size = np.array([len(share) for share in shares], np.uint32)
         first = (np.cumsum(size) - size).astype(np.uint32)
-        return cls(np.concatenate(shares), first, size, np.uint32(1), key, shuffle)
+        return cls(np.concatenate(shares), first, size, np.uint32(1), key, np.uint32(0), shuffle)
 
     @property
     def width(self) -> int:  # type: ignore[override]
@@ -108,12 +133,34 @@ class Shares(Order):
         turn, place = steps[:, None] // size, steps[:, None] % size
         if not self.shuffle:
             return place
-        at = places(self.key, _like(steps).arange(self.width, dtype=np.uint32)[None], _time(turn))
+        learners = self.origin + _like(steps).arange(self.width, dtype=np.uint32)
+        at = places(self.key, learners[None], _time(turn))
         return permuted(place.astype(np.uint32), size, at)
 
     def looked_up(self, places: Any) -> Any:
         """Of what was dealt."""
         return self.dealt[self.first[None] + self.stride * places]
+
+    def most(self, parts: int) -> int:
+        """Their shares."""
+        return int(self.size.reshape(parts, -1).sum(axis=1, dtype=np.int64).max())
+
+    def among(self, part: int, parts: int) -> tuple[Array, Order]:
+        """Their shares, one after the other.
+
+        >>> records, order = Shares.evenly(np.arange(6), 3, Key.of(0, "doc"), shuffle=False).among(2, 3)
+        >>> records.tolist(), order.dealt.tolist(), int(order.origin)
+        ([2, 5], [0, 1], 2)
+        """
+        mine = _run(part, parts, self.width)
+        size = self.size[mine]
+        first = np.cumsum(size, dtype=np.int64) - size
+        place = np.arange(size.sum(dtype=np.int64)) - np.repeat(first, size)
+        used, number = np.unique(
+            self.dealt[np.repeat(self.first[mine], size) + self.stride * place], return_inverse=True
+        )
+        own = (number.astype(np.uint32), first.astype(np.uint32), size, np.uint32(1))
+        return used, Shares(*own, self.key, np.uint32(mine.start), self.shuffle)
 
 
 @_pytree(data_fields=["key"], meta_fields=["size", "batch", "shuffle"])
@@ -144,6 +191,18 @@ class Batches(Order):
             return place
         at = places(self.key, _like(steps).zeros((1, 1), np.uint32), _time(turn))
         return permuted(place, np.uint32(self.size), at)
+
+    def most(self, parts: int) -> int:
+        """All of them."""
+        return self.size
+
+    def among(self, part: int, parts: int) -> tuple[Array, Order]:
+        """All of them: every learner sees them."""
+        return np.arange(self.size), self
+
+
+def _run(part: int, parts: int, learners: int) -> slice:
+    return slice(part * learners // parts, (part + 1) * learners // parts)
 
 
 def _time(turn: Any) -> Time:
