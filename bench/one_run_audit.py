@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from gossamer.reproduction.paper_001.cases import Case, Digits
 
 from bench.tools import print_table
 from gossamer.auditing import Canaries, Part, audit, matched_filter
 from gossamer.auditing.attacks.one_run import two_labels
-from gossamer.reproduction.paper_001.cases import Case, Digits
 
 CANARIES = 6000
 STEP = 0.02
