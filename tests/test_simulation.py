@@ -604,6 +604,20 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
         simulate(instances.algorithm("d_ogd"), instances.stream(), 10, checkpoint=path, **QUIET)
 
 
+def test_checkpoint_of_another_layout_is_refused(tmp_path):
+    """Rows of an earlier version had the same shape and another order."""
+    path = tmp_path / "c"
+    small(checkpoint=path)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    facts = json.loads(str(arrays["facts"]))
+    arrays["facts"] = np.array(json.dumps({key: facts[key] for key in facts if key != "layout"}))
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    with pytest.raises(ConfigurationError, match="Another version wrote it"):
+        small(checkpoint=path)
+
+
 class Silence(FastNoise):
     """Noise of scale zero."""
 

@@ -29,6 +29,9 @@ from gossamer.simulation.testing import HeldOut
 from gossamer.spec import difference, word_of
 from gossamer.streams import Stream
 
+_LAYOUT = 2
+"""Of the arrays in the file: 2 keeps rows learner by learner."""
+
 _PIECE_BYTES = 2**23  # of samples that are read again at once
 
 
@@ -109,7 +112,7 @@ def write(path: Path, identity: dict[str, Any], progress: Progress, spread: Spre
     leaves = jax.tree.leaves(progress.worlds)
     leaves[-1:] = map(spread.row_as_one, leaves[-1:])
     arrays: dict[str, Any] = {f"world/{i}": leaf for i, leaf in enumerate(leaves)}
-    facts = identity | {"exchanges": progress.exchanges, "every": progress.tally.every}
+    facts = identity | {"layout": _LAYOUT, "exchanges": progress.exchanges, "every": progress.tally.every}
     facts |= {"steps": progress.seen.steps, "samples": progress.seen.digest}
     arrays |= {"facts": np.array(json.dumps(facts)), **progress.tally.arrays()}
     if not spread.writes:
@@ -150,6 +153,8 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None, 
         raise ConfigurationError(
             "checkpoint", str(path), "a file that simulate wrote", "name another file, or remove this one"
         ) from broken
+    if facts.get("layout") != _LAYOUT:
+        raise _of_another_version(path)
     wanted = identity | {"every": facts["every"] if every is None else every}
     if apart := difference(wanted, {key: facts.get(key) for key in wanted}):
         key, value, there = apart
@@ -162,12 +167,15 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None, 
         leaves[-1] = parted(leaves[-1], 1 + more)
     for leaf, wanted_leaf in zip(leaves, jax.tree.leaves(fresh), strict=True):
         if leaf is None or (leaf.shape, leaf.dtype) != (wanted_leaf.shape, wanted_leaf.dtype):
-            raise ConfigurationError(
-                "checkpoint", str(path), "states of the same form", "another version wrote it: remove it, start again"
-            )
+            raise _of_another_version(path)
     worlds = jax.tree.unflatten(jax.tree.structure(fresh), leaves)
     seen = Seen.again(stream, facts["steps"])
     if seen.digest != facts["samples"]:
         theirs = f"the samples of the first {seen.steps:,} steps that were read for {path}"
         raise ConfigurationError("checkpoint (samples)", "others", theirs, "name another file, or remove this one")
     return Progress(facts["exchanges"], worlds, Tally.restore(facts["every"], arrays), seen)
+
+
+def _of_another_version(path: Path) -> ConfigurationError:
+    hint = "another version wrote it: remove it, start again"
+    return ConfigurationError("checkpoint", str(path), "states of the same form", hint)
