@@ -62,7 +62,7 @@ def sweeps(sizes: Sizes) -> dict[str, tuple[str, float, list[float], Callable[[s
     T, few = sizes.steps, 1 if sizes.each else 2
     gaps = [4.0**k for k in range(0, 4, few)]
     return {
-        "T": ("T", -0.5, [T / 4**k for k in range(3, -1, -few)], lambda form, t: Point(form, int(t))),
+        "T": ("T", -0.5, [T / 4**k for k in range(4 - few, -1, -few)], lambda form, t: Point(form, int(t))),
         "rho, little noise": ("1 / rho", 0.25, gaps, lambda form, g: Point(form, T, gap=1 / g, epsilon=1e6)),
         "rho, much noise": ("1 / rho", -0.25, gaps, lambda form, g: Point(form, T, gap=1 / g, epsilon=20.0)),
         "n": ("n", 0.0, [4.0, 16.0, 64.0], lambda form, n: Point(form, T, learners=int(n))),
