@@ -295,7 +295,8 @@ def test_programs_draw_where_it_pays(monkeypatch):
         source = FastNoise(0, compiled=options.pop("compiled", None))
         return program_draws(algorithms.pd_ogd(problems.Linear(10), topology.ring(learners), **options), [source])
 
-    assert not drawn(16)
+    assert not drawn(100)
+    assert drawn(300)
     assert drawn(16, compiled=True)
     assert drawn(10_000)
     assert not drawn(10_000, compiled=False)

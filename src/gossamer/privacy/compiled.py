@@ -87,7 +87,7 @@ def draws_from(recipe: Recipe, at: Place) -> jax.Array:
 # The transforms of `fast.py`, value by value: a compiler makes one loop of each, without a branch, over several at once.
 
 Pick = Callable[[np.ndarray[Any, Any]], jax.Array]
-"""Gives the words of these numbers, of every place: axes (place, word)."""
+"""Gives the words of these numbers, of every place: axes (..., word)."""
 
 
 def _numbers(size: int) -> np.ndarray[Any, Any]:
@@ -105,15 +105,19 @@ def _laplace(pick: Pick, size: int) -> jax.Array:
     return jnp.where((drawn & 1) == 1, -logarithm, logarithm)
 
 
-def _gaussian(pick: Pick, size: int, first: int = 0) -> jax.Array:
-    """From the words `first`, ...: the second value of a pair turns the angle of the first back by a quarter."""
+def gaussian(pick: Pick, size: int, first: int = 0) -> jax.Array:
+    """Gaussian numbers from the words first, first + 1, ..., as Box and Muller make pairs of them.
+
+    Every number is computed for itself, both words again: putting cosines and sines side by side takes five times as
+    long. The second number of a pair is the cosine of an angle a quarter turn behind.
+    """
     half, value = (size + 1) // 2, _numbers(size)
-    pair, second = value % np.uint32(max(1, half)), (value >= half).astype(np.uint32)
-    radius = pick(first + pair)
+    pair, behind = value % np.uint32(max(1, half)), (value >= half).astype(np.uint32) * np.uint32(2**30)
+    radius, angle = pick(first + pair), pick(first + half + pair)
     # Both halves of the word as signed numbers: their sum rounds once, as the whole word would.
-    upper, lower = ((part.astype(jnp.int32).astype(jnp.float32)) for part in (radius >> 16, radius & 0xFFFF))
-    angle = pick(first + half + pair) - (second * np.uint32(2**30))[None]
-    return jnp.sqrt(-2 * jnp.log((upper * 2.0**16 + lower + 0.5) * 2.0**-32)) * _cosine(angle)
+    upper, lower = (part.astype(jnp.int32).astype(jnp.float32) for part in (radius >> 16, radius & 0xFFFF))
+    length = jnp.sqrt(-2 * jnp.log((upper * 2.0**16 + lower + 0.5) * 2.0**-32))
+    return length * _cosine(angle - behind.reshape(*(1,) * (angle.ndim - 1), size))
 
 
 # sin(2 pi t) / t in powers of t^2, for a quarter turn to both sides: off by at most 4e-9.
@@ -129,10 +133,10 @@ def _cosine(angle: jax.Array) -> jax.Array:
 
 def _l2_laplace(pick: Pick, size: int) -> jax.Array:
     table = jnp.asarray(sizes(size))
-    place = (_gaussian(pick, 1, first=size + size % 2) + SPAN) * (INTERVALS / (2 * SPAN))
+    place = (gaussian(pick, 1, first=size + size % 2) + SPAN) * (INTERVALS / (2 * SPAN))
     entry = place.astype(jnp.int32)
     low, high = table[entry], table[entry + 1]
-    return _gaussian(pick, size) * (low + (high - low) * (place - entry.astype(jnp.float32)))
+    return gaussian(pick, size) * (low + (high - low) * (place - entry.astype(jnp.float32)))
 
 
 def _exponential(pick: Pick, size: int) -> jax.Array:
@@ -145,7 +149,7 @@ def _gumbel(pick: Pick, size: int) -> jax.Array:
 
 _TRANSFORMS: Mapping[Law, Callable[[Pick, int], jax.Array]] = {
     "laplace": _laplace,
-    "gaussian": _gaussian,
+    "gaussian": gaussian,
     "l2-laplace": _l2_laplace,
     "exponential": _exponential,
     "gumbel": _gumbel,

@@ -126,8 +126,7 @@ def _noise_bytes(feeder: Feeder) -> int:
 
 def _record_bytes(feeder: Feeder) -> int:
     """Of what is put on the device once."""
-    feed = feeder.stream.feed() if feeder.in_program else None
-    return _bytes(feed) + _bytes(feeder.constant())
+    return _bytes(feeder.records) + _bytes(feeder.constant())
 
 
 def _scratch(feeder: Feeder, program: Program, run: Shape) -> int:
@@ -153,7 +152,7 @@ def _array(leaf: Any) -> Any:
 
 def require(feeder: Feeder, program: Program, steps: int, every: int, chunk: int | None) -> None:
     """Refuse a run that needs more memory than there is, before anything is computed."""
-    if feeder.in_program:
+    if feeder.fed:
         _compare(Memory(records=_record_bytes(feeder)), feeder, program)  # before they are put there
     run = Shape(steps, len(feeder.sources), every, length_of(feeder, program, steps, every, chunk))
     parts = feeder.spread.parts if jax.default_backend() != "cpu" else 1  # devices of a CPU share its memory

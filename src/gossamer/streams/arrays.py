@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
@@ -35,6 +36,7 @@ from gossamer.streams.partition import Partition, Rest, check_partition, shares_
 class ArrayFeed(Feed):
     """Records on the device, and the order in which a program plays them."""
 
+    exact = True
     x: Any
     y: Any
     order: Order
@@ -51,6 +53,31 @@ class ArrayFeed(Feed):
         """Rows, gathered."""
         rows = self.order.looked_up(ahead) if jax.default_backend() == "cpu" else ahead
         return Block(*(leaf.at[rows].get(mode="promise_in_bounds") for leaf in (self.x, self.y)))
+
+    def examples(self) -> Block:
+        """All records."""
+        return Block(self.x, self.y)
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["x", "y"], meta_fields=["width"])
+@dataclass(frozen=True, eq=False)
+class OrderedFeed(Feed):
+    """Records on the device in the order in which they are played, so many a step: read where they lie."""
+
+    exact = True
+    x: Any
+    y: Any
+    width: int
+
+    def ahead(self, first: jax.Array, steps: int) -> jax.Array:
+        """The numbers of the steps."""
+        return first + jnp.arange(steps, dtype=jnp.uint32)
+
+    def samples(self, ahead: jax.Array) -> Block:
+        """Rows, cut out."""
+        steps, first = len(ahead), jnp.sum(ahead[:1]) * np.uint32(self.width)  # there may be no step
+        rows = (lax.dynamic_slice_in_dim(leaf, first, steps * self.width) for leaf in (self.x, self.y))
+        return Block(*(leaf.reshape(steps, self.width, *leaf.shape[1:]) for leaf in rows))
 
     def examples(self) -> Block:
         """All records."""
@@ -104,6 +131,8 @@ class ArrayStream(Stream):
 
     def feed(self) -> Feed:
         """The records, and their order."""
+        if self._in_order:
+            return OrderedFeed(self._x, self._y, self.order.width)
         return ArrayFeed(self._x, self._y, self.order)
 
     def fingerprint(self) -> str | None:
