@@ -32,8 +32,8 @@ from gossamer.net import Board, Identity, Ledger, Node, from_iterable, prepared
 from gossamer.net.node.agreement import key_fingerprint
 from gossamer.net.startup import kept_rows, limit_arenas
 from gossamer.net.store.witness import Witness
-from gossamer.net.wire.certificates import Authority, common_name
-from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport
+from gossamer.net.wire.certificates import certified, common_name
+from gossamer.net.wire.zenoh_link import Files, Link, Peer, ZenohTransport
 from gossamer.privacy import SecureNoise
 from gossamer.topology import FixedTopology
 
@@ -232,16 +232,11 @@ def _play(peers: Mapping[int, frozenset[int]], job: Job, size: int, seconds: flo
 
 def loopback_links(peers: Mapping[int, frozenset[int]], folder: Path) -> list[Link]:
     """Links on free ports of this machine, with certificates in a folder."""
-    authority = Authority.new("bench")
     addresses = dict(zip(peers, _free_addresses(len(peers)), strict=True))
+    files = {learner: _certify(learner, folder) for learner in peers}
+    known = {learner: Peer(addresses[learner], files[learner].certificate.read_bytes(), bytes(32)) for learner in peers}
     return [
-        Link(
-            NETWORK,
-            learner,
-            addresses[learner],
-            {peer: addresses[peer] for peer in others},
-            _certify(authority, learner, folder),
-        )
+        Link(NETWORK, learner, addresses[learner], {peer: known[peer] for peer in others}, files[learner])
         for learner, others in peers.items()
     ]
 
@@ -254,10 +249,9 @@ def _free_addresses(count: int) -> list[str]:
     return addresses
 
 
-def _certify(authority: Authority, learner: int, folder: Path) -> Files:
-    certificate, key = authority.certify(common_name(NETWORK, learner), ["127.0.0.1"])
-    paths = [folder / f"{learner}.{kind}" for kind in ("ca", "pem", "key")]
-    for path, content in zip(paths, (authority.certificate, certificate, key), strict=True):
+def _certify(learner: int, folder: Path) -> Files:
+    paths = [folder / f"{learner}.{kind}" for kind in ("pem", "key")]
+    for path, content in zip(paths, certified(common_name(NETWORK, learner), ["127.0.0.1"]), strict=True):
         path.write_bytes(content)
     return Files(*paths)
 

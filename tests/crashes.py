@@ -674,7 +674,9 @@ def _links(folder: Path, algorithm: Algorithm) -> list[Link]:
     address = f"127.0.0.1:{_port()}"
     moved = []
     for link in links:
-        peers = {peer: address if peer == VICTIM else old for peer, old in link.peers.items()}
+        peers = {
+            number: replace(one, address=address) if number == VICTIM else one for number, one in link.peers.items()
+        }
         moved.append(replace(link, peers=peers, listen=address if link.learner == VICTIM else link.listen))
     return moved
 

@@ -25,9 +25,9 @@ from gossamer.net.node.correspondence import Pace
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Identity, Ledger
 from gossamer.net.web.status_board import Board
-from gossamer.net.wire.certificates import Authority, common_name
+from gossamer.net.wire.certificates import certified, common_name
 from gossamer.net.wire.transport import Receive, Transport
-from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport
+from gossamer.net.wire.zenoh_link import Files, Link, Peer, ZenohTransport
 from gossamer.privacy import NoiseSource, NoiseSpec
 from gossamer.streams import Stream
 
@@ -109,25 +109,38 @@ class HubTransport:
         self.hub.receivers.pop(self.learner, None)
 
 
+def papers(folder: Path, network: str, learner: int) -> Files:
+    """A certificate of a learner on loop-back, and its key."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f"{learner}.pem", folder / f"{learner}.key"
+    for file, data in zip(written, certified(common_name(network, learner), ["127.0.0.1", "::1"]), strict=True):
+        file.write_bytes(data)
+    return Files(*written)
+
+
+def pair(one: int, other: int) -> bytes:
+    """The secret of two learners under test."""
+    return bytes([min(one, other), max(one, other)]) * 16
+
+
+def peer(address: str, files: Files, one: int, other: int) -> Peer:
+    """How one learner knows another, by its papers."""
+    return Peer(address, files.certificate.read_bytes(), pair(one, other))
+
+
 def zenoh_transports(folder: Path, algorithm: Algorithm, network: str = "0" * 32) -> list[ZenohTransport]:
     """One for each learner, with mutual TLS on loop-back; certificates lie in the folder."""
-    authority, learners = Authority.new("test"), range(algorithm.learners)
+    learners = range(algorithm.learners)
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in learners]
     addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
     for one in sockets:
         one.close()
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ca.pem").write_bytes(authority.certificate)
+    files = [papers(folder, network, learner) for learner in learners]
     made = []
     for learner in learners:
-        certificate, key = authority.certify(common_name(network, learner), ["127.0.0.1"])
-        files = [folder / f"{learner}.pem", folder / f"{learner}.key"]
-        for file, data in zip(files, (certificate, key), strict=True):
-            file.write_bytes(data)
         hears, heard_by = algorithm.topology.ever_meets(learner)
-        peers = {peer: addresses[peer] for peer in hears | heard_by}
-        tls = Files(folder / "ca.pem", *files)
-        made.append(ZenohTransport(Link(network, learner, addresses[learner], peers, tls)))
+        peers = {other: peer(addresses[other], files[other], learner, other) for other in hears | heard_by}
+        made.append(ZenohTransport(Link(network, learner, addresses[learner], peers, files[learner])))
     return made
 
 

@@ -29,7 +29,7 @@ from gossamer import Budget, algorithms, problems, topology
 from gossamer.cli import app
 from gossamer.cli.network import _ask
 from gossamer.errors import ConfigurationError
-from gossamer.net import Ledger, NodeDirectory, init_network, prepared
+from gossamer.net import Ledger, NodeDirectory, prepared, try_network
 from tests.networks import free_range
 
 ROOT = Path(__file__).parent.parent
@@ -43,7 +43,7 @@ algorithm = {name = "pd_ogd", budget = {epsilon = 1.0}, clip = 1.0, step = 0.1}
 def make(folder: Path, *options: str, text: str = FILE) -> tuple[int, str]:
     file = folder / "algorithm.toml"
     file.write_text(text)
-    given = ["network", "init", str(folder / "net"), "--algorithm", str(file), *options]
+    given = ["network", "try", str(folder / "net"), "--algorithm", str(file), *options]
     result = CliRunner().invoke(app, given)
     return result.exit_code, result.output + result.stderr
 
@@ -69,14 +69,17 @@ def test_directories_hold_what_a_node_needs_and_no_more(tmp_path: Path) -> None:
     for learner in range(3):
         node = NodeDirectory(tmp_path / "net" / f"node-{learner}")
         settings = node.settings()
-        assert (settings.learner, settings.source, settings.pace["period"]) == (learner, f"meters/node-{learner}", 0.5)
-        assert sorted(map(int, settings.peers)) == [i for i in range(3) if i != learner]
-        for name in ("noise.key", "cert.key", "ledger.db"):
+        assert (settings.member, settings.source) == (f"node-{learner}", f"meters/node-{learner}")
+        link = node.link(settings, topology.ring(3))
+        assert (link.learner, sorted(link.peers)) == (learner, [i for i in range(3) if i != learner])
+        assert node.agreement().pace.period == 0.5
+        for name in ("noise.key", "cert.key", "pair.key", "ledger.db"):
             assert stat.S_IMODE((node.path / name).stat().st_mode) == 0o600
         assert stat.S_IMODE(node.path.stat().st_mode) == 0o700
-        assert not (node.path / "ca.key").exists()
-    keys = {(tmp_path / "net" / f"node-{i}" / "noise.key").read_bytes() for i in range(3)}
-    assert len(keys) == 3
+        assert not (node.path / "coordinator.key").exists()
+    names = [(i, name) for i in range(3) for name in ("noise.key", "pair.key")]
+    keys = {(tmp_path / "net" / f"node-{i}" / name).read_bytes() for i, name in names}
+    assert len(keys) == 6
     assert all(len(key) == 32 for key in keys)
 
 
@@ -131,9 +134,11 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 def test_ipv6_addresses_have_brackets_and_the_certificate_has_the_address(tmp_path: Path, host: str) -> None:
     assert make(tmp_path, "--nodes", "2", "--host", host, "--port", "7400")[0] == 0
     node = NodeDirectory(tmp_path / "net" / "node-1")
-    settings = node.settings()
-    assert (settings.listen, settings.peers) == ("[::1]:7401", {"0": "[::1]:7400"})
-    assert node.link(settings).listen == "[::1]:7401"
+    link = node.link(node.settings(), topology.complete(2))
+    assert (link.listen, {number: one.address for number, one in link.peers.items()}) == (
+        "[::1]:7401",
+        {0: "[::1]:7400"},
+    )
     certificate = x509.load_pem_x509_certificate((node.path / "cert.pem").read_bytes())
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert list(names) == [x509.IPAddress(ip_address("::1"))]
@@ -177,29 +182,24 @@ def test_what_a_program_must_give_for_each_learner(tmp_path: Path, options: dict
     problem, ring = problems.Linear(2), topology.ring(3)
     algorithm = prepared(algorithms.pd_ogd(problem, ring, budget=Budget(1.0), clip=1.0, step=0.1))
     with pytest.raises(ConfigurationError, match=f"{field}: got .* one printable text for each of 3 learners"):
-        init_network(tmp_path / "net", algorithm, **{"hosts": ["127.0.0.1"] * 3, **options})
+        try_network(tmp_path / "net", algorithm, **{"hosts": ["127.0.0.1"] * 3, **options})
     assert not (tmp_path / "net").exists()
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("retry", "retry", ""),
-        ("deadline", "deadlin", "the keys deadline, period, retry, patience"),
-        ("label", "lable", "the keys network"),
-        ('1 = "127', 'one = "127', "numbers of learners"),
+        ("label", "label", ""),
+        ("label", "lable", "the keys member"),
         ("# [budget]\n# epsilon", "[budget]\nepsilonn", "the keys epsilon, delta"),
         ("# [budget]\n# epsilon = 1.0\n# delta", "[budget]\ndelta", "an epsilon"),
-        ('1 = "', '01 = "', "numbers of learners"),
-        ("learner = 0", 'learner = "0"', "learner: got '0'; allowed: a whole number"),
-        ("learner = 0", "learner = true", "learner: got True; allowed: a whole number"),
+        ('member = "node-0"', "member = 0", "member: got 0; allowed: a text"),
         ("earlier = []", 'earlier = "../old"', "earlier: got '../old'; allowed: a list, each entry a text"),
         ("earlier = []", "earlier = [1]", "a list, each entry a text"),
         ("sealed = false", 'sealed = "no"', "sealed: got 'no'; allowed: true or false"),
         ("no_guarantee = false", 'no_guarantee = "false"', "true or false"),
-        ("deadline = 10.0", 'deadline = "10"', "a table, each value a number"),
-        ('1 = "127', '1 = 7 # "', "a table, each value a text"),
-        ('1 = "127', '"²" = "127', "numbers of learners"),
+        ("# [budget]\n# epsilon = 1.0", '[budget]\nepsilon = "1"', "a table, each value a number"),
+        ('# [addresses]\n# "node-0" = "', '[addresses]\n"node-1" = 7 # "', "a table, each value a text"),
         ('empty = "silent"', 'empty = "quiet"', "'silent' or 'wait'"),
         ("earlier = []", "earlier = []\nexchanges = 1.5", "exchanges: got 1.5; allowed: a whole number"),
         ("earlier = []", "earlier = []\nbudget = 1.0", "budget: got 1.0; allowed: a table, each value a number"),
@@ -213,7 +213,7 @@ def test_settings_that_make_no_sense_are_named(network: Path, tmp_path: Path, ol
     assert old == new or changed != file.read_text()
     file.write_bytes(changed.encode(errors="surrogateescape"))
     if not said:
-        assert node.settings().learner == 0
+        assert node.settings().member == "node-0"
         return
     with pytest.raises(ConfigurationError) as refused:
         node.settings()
@@ -223,15 +223,19 @@ def test_settings_that_make_no_sense_are_named(network: Path, tmp_path: Path, ol
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("algorithm.json", b"{", "copy that of another node"),
-        ("algorithm.json", b"\xff", "copy that of another node"),
-        ("algorithm.json", b"[]", "algorithm.json spec: got nothing; allowed: 1"),
-        ("algorithm.json", None, "copy that of another node"),
-        ("algorithm.json", b'{"problem": {}, "algorithm": {}}', "Gossamer 0.1 wrote none: make it anew."),
-        ("algorithm.json", b'{"spec": 1, "problem": {}, "topology": {}}', "Add a section [algorithm]"),
-        ("algorithm.json", b'{"spec": 1, "problem": 1, "topology": {}, "algorithm": {}}', "problem: got 1"),
-        ("noise.key", None, "noise.key is gone"),
-        ("ca.pem", None, "a PEM file that exists"),
+        ("agreement.json", b"{", "ask for it again"),
+        ("agreement.json", b"\xff", "ask for it again"),
+        ("agreement.json", b"[]", "This is something else"),
+        ("agreement.json", None, "ask for it again"),
+        ("agreement.json", b'{"gossamer agreement": 99}', "another version of Gossamer"),
+        ("agreement.json", b'{"gossamer agreement": 1}', "just the keys"),
+        ("members.json", None, "gossamer node accept"),
+        ("accepted.json", None, "gossamer node accept"),
+        ("accepted.json", b"[]", "as it was written"),
+        ("noise.key", None, "noise.key"),
+        ("pair.key", None, "pair.key"),
+        ("cert.pem", None, "cert.pem"),
+        ("cert.key", None, "cert.key"),
         ("node.toml", None, "the directory of a node"),
     ],
 )
@@ -308,7 +312,7 @@ class Follower:
         elif words[0] == "pkill":
             self.kill(words[-1])
         elif words[0] == "gossamer":
-            ports = ["--port", str(self.port), "--http-port", str(self.port + 3)] if "init" in words else []
+            ports = ["--port", str(self.port), "--http-port", str(self.port + 3)] if "try" in words else []
             done = gossamer(*words[1:], *ports)
             assert done.exit_code == 0, f"{line}: {done.output}{done.stderr}"
         else:
@@ -378,12 +382,14 @@ def test_the_tutorial_can_be_followed(follower: Follower) -> None:
     for command in ("verify", "total"):
         done = gossamer("ledger", command, *directories)
         assert done.exit_code == 0, done.stderr
-    number = Path("clinics/node-0/algorithm.json")
+    number = Path("clinics/node-0/agreement.json")
     number.write_text(number.read_text().replace('"epsilon": 8', '"epsilon": 7'))
     shutil.rmtree("clinics/node-1")
     shutil.copytree("old copy", "clinics/node-1")
     Path("clinics/node-2/ledger.db").unlink()
-    for node, reason in zip(directories, ("follows from the options", "old copy", "ledger.db is gone"), strict=True):
+    for node, reason in zip(
+        directories, ("was changed after the coordinator signed it", "old copy", "ledger.db is gone"), strict=True
+    ):
         assert reason in refused(node)
 
 

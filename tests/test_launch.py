@@ -24,7 +24,7 @@ from gossamer import Budget, algorithms, problems, topology
 from gossamer.cli import app
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
-from gossamer.net import Ledger, LedgerError, NodeDirectory, Pace, Running, Sealer, Witness, init_network, prepared
+from gossamer.net import Ledger, LedgerError, NodeDirectory, Pace, Running, Sealer, Witness, prepared, try_network
 from gossamer.net import launch as launched
 from gossamer.net.store.vault import read_key, seal_key
 from gossamer.net.store.witness import default_witness, witness_of
@@ -51,7 +51,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """Nodes speak in memory, and this machine keeps its witnesses in a folder."""
     made = Hub()
     monkeypatch.setattr(
-        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link: made.transport(link.learner)
+        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link, forged: made.transport(link.learner)
     )
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
     return made
@@ -59,7 +59,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 def alone(folder: Path, algorithm: Any = ALONE, source: str = "meters") -> NodeDirectory:
     """The directory of a node without neighbours."""
-    (made,) = init_network(folder, prepared(algorithm), hosts=["127.0.0.1"], sources=[source], pace=QUICK)
+    (made,) = try_network(folder, prepared(algorithm), hosts=["127.0.0.1"], sources=[source], pace=QUICK)
     return made
 
 
@@ -175,7 +175,7 @@ def test_what_a_neighbour_refused_is_not_accepted_later(
 ) -> None:
     """Neither with --adopt again, nor, where it had begun, without it."""
     algorithm = private(topology.complete(2))
-    made = init_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK)
+    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK)
     if played:
         run_together(made, played, algorithm)
     shutil.copytree(made[0].path, tmp_path / "old")
@@ -204,7 +204,7 @@ def test_a_run_that_has_ended_is_adopted_once(tmp_path: Path, monkeypatch: pytes
 
 def test_all_neighbours_must_agree_to_an_adoption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm = private(topology.complete(3))
-    made = init_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3, pace=QUICK)
+    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3, pace=QUICK)
     run_together(made, 2, algorithm)
     others = [opened(node, 4, algorithm) for node in made[1:]]
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other machine"))
@@ -289,7 +289,7 @@ def sealed_node(folder: Path) -> tuple[NodeDirectory, bytes, Path]:
 
 def content(node: NodeDirectory) -> bytes:
     """All files but the one that every node has."""
-    return b"".join(file.read_bytes() for file in node.path.iterdir() if file.name != "algorithm.json")
+    return b"".join(file.read_bytes() for file in node.path.iterdir() if file.name != "agreement.json")
 
 
 def test_nothing_of_state_or_key_is_in_clear(tmp_path: Path) -> None:
@@ -571,13 +571,15 @@ def test_no_copy_of_an_earlier_run_can_go_on_meanwhile(tmp_path: Path) -> None:
 # The rest of what is opened
 
 
-@pytest.mark.parametrize("peers", ['1 = "127.0.0.1:7401"', '1 = "127.0.0.1:1"\n2 = "127.0.0.1:2"\n3 = "127.0.0.1:3"'])
-def test_peers_that_are_not_the_neighbours_are_refused(tmp_path: Path, peers: str) -> None:
+def test_addresses_of_nobody_are_refused_and_others_are_taken(tmp_path: Path) -> None:
     algorithm = private(topology.complete(3))
-    node, *_ = init_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3)
+    node, *_ = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3)
+    say(node, '[addresses]\nnode-2 = "10.0.0.7:7400"')
+    peers = node.link(node.settings(), algorithm.topology).peers
+    assert {number: one.address for number, one in peers.items()} == {1: "127.0.0.1:7401", 2: "10.0.0.7:7400"}
     file = node.path / "node.toml"
-    file.write_text(file.read_text().partition("[peers]")[0] + f"[peers]\n{peers}\n")
-    with pytest.raises(ConfigurationError, match=r"neighbours of learner 0, \[1, 2\]"):
+    file.write_text(file.read_text().replace("node-2 =", "node-3 ="))
+    with pytest.raises(ConfigurationError, match="a member of the agreement: node-0, node-1, node-2"):
         try_out(node, algorithm)
     assert rows(node) == 1
 
@@ -602,12 +604,11 @@ def test_standard_input_after_a_restart_needs_a_word(tmp_path: Path, monkeypatch
 
 def test_settings_that_are_not_those_of_the_ledger(tmp_path: Path) -> None:
     node = alone(tmp_path / "net")
-    for line in ('source = "litres"', f'network = "{"0" * 32}"'):
-        before = (node.path / "node.toml").read_text()
-        say(node, line)
-        with pytest.raises(PrivacyError, match="another network or source"):
-            try_out(node)
-        (node.path / "node.toml").write_text(before)
+    before = (node.path / "node.toml").read_text()
+    say(node, 'source = "litres"')
+    with pytest.raises(PrivacyError, match="another network or source"):
+        try_out(node)
+    (node.path / "node.toml").write_text(before)
     with pytest.raises(PrivacyError, match="configuration: the ledger belongs to another one"):
         try_out(node, private(topology.isolated(1), step=0.2))
     assert rows(node) == 1

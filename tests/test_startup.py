@@ -83,8 +83,8 @@ def test_help_shows_every_text_whole(path: tuple[str, ...]) -> None:
 
 
 def test_brackets_are_shown() -> None:
-    assert "A TOML file with [problem], [topology] and [algorithm]." in shown("network", "init")
-    assert "With [data] in the file" in shown("network", "init")
+    assert "A TOML file with [problem], [topology] and [algorithm]." in shown("network", "try")
+    assert "With [data] in the file" in shown("network", "try")
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)

@@ -32,7 +32,7 @@ COMMANDS: Mapping[str, Place] = {
     "audit": Place("audit", "audit_command", "Attack the guarantee of an algorithm."),
     "reproduce": Place("reproduce", "reproduce", "Run the experiments of a paper."),
     "network": Place("network", "network", "Make a network of nodes, or try one out on this machine."),
-    "node": Place("network", "run_node", "Run one learner, until its guarantee is used up or somebody stops it."),
+    "node": Place("network", "node", "Run one learner: `gossamer node DIR`. Before that: join, accept."),
     "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export."),
 }
 

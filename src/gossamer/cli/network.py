@@ -1,8 +1,9 @@
-"""`gossamer network init`, `gossamer network run` and `gossamer node`: learners in processes of their own."""
+"""`gossamer network` and `gossamer node`: learners in processes of their own, each with its own keys."""
 
 import http.client
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from typer.core import TyperGroup
 
 from gossamer.checks import check_count
 from gossamer.cli import doubts
@@ -36,8 +38,65 @@ _COLUMNS = {
 }
 
 
-@network.command("init")
-def init(
+@network.command("new")
+def new(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made here: the coordinator's, with its key.")],
+    algorithm: Annotated[Path, typer.Option(help="A TOML file with [problem], [topology] and [algorithm].")],
+    member: Annotated[list[str], typer.Option(help="NAME=HOST:PORT of each site, in order: where others reach it.")],
+    deadline: Annotated[float, typer.Option(help="Seconds to wait for a sign of life from a neighbour.")] = 10.0,
+    period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
+    no_guarantee: Annotated[
+        bool, typer.Option("--no-guarantee", help="Allow an algorithm without any privacy.")
+    ] = False,
+) -> None:
+    """Write the agreement of a network, which every site then joins with keys of its own."""
+    from gossamer.net.enrolment import new_network
+    from gossamer.net.node.agreement import prepared
+    from gossamer.net.node.correspondence import Pace
+
+    members = _members(member)
+    found = load_for_nodes(algorithm, len(members))
+    ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
+    new_network(directory, ready, members, pace=Pace(deadline=deadline, period=period))
+    console = Console()
+    warn(*doubts.about_privacy(ready.guarantee))
+    say(console, ready.describe())
+    say(console, f"Send {directory / 'agreement.json'} to every site. There:")
+    for name in members:
+        say(console, f"  gossamer node join agreement.json DIR --member {shlex.quote(name)}")
+    say(console, f"Then give every request.json to `gossamer network admit {directory} REQUEST...`.")
+
+
+def _members(given: list[str]) -> dict[str, str]:
+    """Names and addresses; refused where one is missing or comes twice."""
+    members: dict[str, str] = {}
+    for one in given:
+        name, equals, address = one.rpartition("=")
+        if not equals or name in members:
+            raise ConfigurationError("--member", one, "NAME=HOST:PORT, each name once", "try clinic-a=10.0.0.1:7400")
+        members[name] = address
+    return members
+
+
+@network.command("admit")
+def admit_requests(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made by `network new`.")],
+    requests: Annotated[list[Path], typer.Argument(metavar="REQUEST...", help="request.json of sites, one or more.")],
+) -> None:
+    """Put the public keys of all sites into members.json, once every site has sent its request."""
+    from gossamer.net.enrolment import admit
+
+    found, console = admit(directory, requests), Console()
+    say(console, "\n".join(f"  {name}: {shown}" for name, shown in found.fingerprints.items()))
+    if found.members is None:
+        say(console, f"Still missing: {', '.join(found.missing)}.")
+        return
+    say(console, f"Send {directory / 'members.json'} to every site. There: gossamer node accept DIR members.json")
+    say(console, f"All sites must see this fingerprint: {found.members.fingerprint}")
+
+
+@network.command("try")
+def try_out(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made here: a directory for every node.")],
     algorithm: Annotated[Path, typer.Option(help="A TOML file with [problem], [topology] and [algorithm].")],
     nodes: Annotated[int, typer.Option(help="How many learners.")],
@@ -58,8 +117,8 @@ def init(
         bool, typer.Option("--no-guarantee", help="Allow an algorithm without any privacy.")
     ] = False,
 ) -> None:
-    """Make a directory for every node: settings, certificate, noise key and ledger."""
-    from gossamer.net.directory import init_network
+    """Make all nodes of a network on this machine, for trying: it then has the keys of all of them."""
+    from gossamer.net.enrolment import try_network
     from gossamer.net.node.agreement import prepared
     from gossamer.net.node.correspondence import Pace
 
@@ -68,7 +127,7 @@ def init(
     hosts = _for_each("--host", host or ["127.0.0.1"], nodes)
     sources = _for_each("--source", source, nodes, end="/node-{}") if source else None
     ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
-    made = init_network(
+    made = try_network(
         directory,
         ready,
         hosts=hosts,
@@ -87,7 +146,7 @@ def init(
         say(console, f"  {node.path}: gossamer node {node.path}")
     if found.stream is None:
         say(console, "Put the samples of each node in its samples.jsonl, or name another file in its node.toml.")
-    say(console, f"Keep {directory / 'ca.key'} away from the nodes: whoever has it can take any node's place.")
+    say(console, "For trying only: this machine made the keys of all nodes. Between sites, use `gossamer network new`.")
 
 
 def _for_each(option: str, given: list[str], nodes: int, end: str = "") -> list[str]:
@@ -108,8 +167,93 @@ def _write_samples(file: Path, stream: Stream, learner: int, steps: int) -> None
         opened.writelines(json.dumps(row) + "\n" for row in rows)
 
 
+class _NodeCommands(TyperGroup):
+    """`gossamer node DIR` runs a node; `join` and `accept` are the words that come before."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What is no command is a directory, or an option of running one."""
+        asked = not args or args[0] in self.commands or args[0] in ctx.help_option_names
+        return super().parse_args(ctx, args if asked else ["run", *args])
+
+
+node = typer.Typer(
+    cls=_NodeCommands, no_args_is_help=True, help="Run one learner: `gossamer node DIR`. Before that: join, accept."
+)
+
+
+@node.command("join")
+def join_network(
+    agreement: Annotated[Path, typer.Argument(metavar="AGREEMENT", help="agreement.json, from the coordinator.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made here, with keys that never leave it.")],
+    member: Annotated[str, typer.Option(help="This site's name in the agreement.")],
+    data: Annotated[Path | None, typer.Option(help="A file of samples; default: samples.jsonl in DIR.")] = None,
+    label: Annotated[str, typer.Option(help="The label's name in it.")] = "y",
+    source: Annotated[
+        str | None, typer.Option(help="What the ledger calls these data: the same in all runs over them.")
+    ] = None,
+    http: Annotated[str, typer.Option(help='Where the node has its page; "": none.')] = "127.0.0.1:8400",
+    no_guarantee: Annotated[
+        bool, typer.Option("--no-guarantee", help="Allow an algorithm without any privacy.")
+    ] = False,
+) -> None:
+    """Make the directory of this site's node, and the request that the coordinator needs."""
+    from gossamer.net.enrolment import join
+    from gossamer.net.membership.agreement import Agreement
+    from gossamer.net.membership.members import Request
+    from gossamer.net.node.agreement import prepared
+
+    agreed = Agreement.read(agreement)
+    ready = prepared(agreed.algorithm(), allow_no_guarantee=no_guarantee)
+    made = join(
+        agreement,
+        member,
+        directory,
+        algorithm=ready,
+        source=source,
+        http=http,
+        data="samples.jsonl" if data is None else str(data.absolute()),
+        label=label,
+        no_guarantee=no_guarantee,
+    )
+    console, request = Console(), made.path / "request.json"
+    warn(*doubts.about_privacy(ready.guarantee))
+    say(console, ready.describe())
+    say(console, f"Send {request} to the coordinator. It holds public keys only.")
+    say(console, f"Fingerprint of {member}: {Request.read(request, agreed).fingerprint}")
+
+
+@node.command("accept")
+def accept_members(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made by `node join`.")],
+    members: Annotated[Path, typer.Argument(metavar="MEMBERS", help="members.json, from the coordinator.")],
+    fingerprint: Annotated[
+        str | None, typer.Option(help="What the other sites see; without it you are asked to compare.")
+    ] = None,
+) -> None:
+    """Take the public keys of all sites, once they have compared their fingerprint."""
+    from gossamer.net.directory import NodeDirectory
+    from gossamer.net.membership.documents import same_fingerprint
+    from gossamer.net.membership.members import Members
+
+    console = Console()
+
+    def confirmed(shown: Members) -> bool:
+        say(console, "\n".join(f"  {name}: {text}" for name, text in shown.fingerprints.items()))
+        say(console, f"Fingerprint of the network: {shown.fingerprint}")
+        if fingerprint is not None:
+            return same_fingerprint(fingerprint, shown.fingerprint)
+        if not sys.stdin.isatty():
+            allowed = "the fingerprint that the other sites see"
+            raise ConfigurationError("--fingerprint", "none", allowed, "ask them by telephone")
+        return typer.confirm("Do all other sites see the same fingerprint of the network? Ask by telephone")
+
+    NodeDirectory(directory).accept(members, confirmed)
+    say(console, f"Accepted. Start the node: gossamer node {directory}")
+
+
+@node.command("run")
 def run_node(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A node's directory, made by `network init`.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A node's directory, made by `node join`.")],
     data: Annotated[
         str | None, typer.Option(help="A file of samples, instead of what node.toml says; - : standard input.")
     ] = None,
@@ -135,7 +279,7 @@ def run_node(
     running = launch(
         found,
         settings,
-        found.algorithm(),
+        found.agreement().algorithm(),
         data=data if data in (None, "-") else str(Path(data).absolute()),  # `launch` looks in DIR
         exchanges=exchanges,
         state_key=state_key,
@@ -149,7 +293,7 @@ def run_node(
 
 @network.command("run")
 def run(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made by `network init`.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made by `network try`.")],
     exchanges: Annotated[int | None, typer.Option(help="End after so many exchanges.")] = None,
 ) -> None:
     """Start all nodes of a directory on this machine, and show what they do."""
@@ -158,7 +302,7 @@ def run(
     made = [path for path in directory.glob("node-*") if path.name.removeprefix("node-").isdigit()]
     found = sorted(made, key=lambda path: int(path.name.removeprefix("node-")))
     if not found:
-        raise ConfigurationError("DIR", str(directory), "a directory made by `gossamer network init`")
+        raise ConfigurationError("DIR", str(directory), "a directory made by `gossamer network try`")
     pages = [NodeDirectory(path).settings().http for path in found]
     if not all(pages):
         raise ConfigurationError("http", "", "an address in every node.toml", "the table is read from there")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gossamer.core.algorithm import Algorithm
 from gossamer.privacy import NoiseSource, NoiseSpec, Scale, UsedIn
+from gossamer.privacy.noise import columns
 
 FUNCTIONS: tuple[str, ...] = get_args(UsedIn)
 """Those that draws are made for."""
@@ -69,8 +70,8 @@ def server_draws(algorithm: Algorithm, used_in: Collection[str] = FUNCTIONS) -> 
 
 def grids(draws: Mapping[str, Draw]) -> dict[str, NDArray[np.float32]]:
     """The lattice of every draw that has one: the same at every exchange, axis (learner,)."""
-    each = {name: np.array([scale.grid for scale in draw.scales], np.float32) for name, draw in draws.items()}
-    return {name: spacing for name, spacing in each.items() if spacing.all()}
+    each = {name: (columns(draw.scales)[1], len(draw.scales)) for name, draw in draws.items()}
+    return {name: np.broadcast_to(spacing, count) for name, (spacing, count) in each.items() if spacing.all()}
 
 
 def schedules(algorithm: Algorithm, start: int, stop: int) -> dict[str, NDArray[np.float32]]:

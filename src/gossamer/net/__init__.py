@@ -2,7 +2,9 @@
 
 Rooms, each imports only from those below it:
 
-- `startup`, `ledgers`, `directory`: the process of a node, runs and what they cost together, the files of a node
+- `startup`, `ledgers`: the process of a node, runs and what they cost together
+- `enrolment`, `directory`: how sites become a network, the files of a node
+- `membership`: the agreement of a network, and the keys of its members
 - `node`: the loop, the learner, its gossip, what it says to neighbours and hears from them, what it may still spend
 - `web`: what a node shows of itself; `store`: what stays on disk
 - `data`: samples and where they come from; `wire`: frames, the transport, certificates
@@ -16,7 +18,10 @@ node/correspondence (sent), wire/zenoh_link; and at the neighbour node/inbox (ke
 
 from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
-from gossamer.net.directory import NodeDirectory, Settings, init_network
+from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.enrolment import admit, join, new_network, try_network
+from gossamer.net.membership.agreement import Agreement, Member
+from gossamer.net.membership.members import Members, Request
 from gossamer.net.node.agreement import prepared
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.node.node import Node
@@ -26,13 +31,12 @@ from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness
 from gossamer.net.web.endpoint import Endpoint
 from gossamer.net.web.status_board import Board
-from gossamer.net.wire.certificates import Authority
 from gossamer.net.wire.frames import Format, Frame, FrameError
 from gossamer.net.wire.transport import Transport
-from gossamer.net.wire.zenoh_link import Files, Link, ZenohTransport
+from gossamer.net.wire.zenoh_link import Files, Link, Peer, ZenohTransport
 
 __all__ = [
-    "Authority",
+    "Agreement",
     "Board",
     "Endpoint",
     "Files",
@@ -44,9 +48,13 @@ __all__ = [
     "Ledger",
     "LedgerError",
     "Link",
+    "Member",
+    "Members",
     "Node",
     "NodeDirectory",
     "Pace",
+    "Peer",
+    "Request",
     "Row",
     "Running",
     "Sealer",
@@ -57,9 +65,12 @@ __all__ = [
     "Transport",
     "Witness",
     "ZenohTransport",
+    "admit",
     "from_iterable",
-    "init_network",
+    "join",
     "launch",
     "limit_arenas",
+    "new_network",
     "prepared",
+    "try_network",
 ]

@@ -1,8 +1,10 @@
-"""The directory of a node: what it needs to take part, and nothing of the other nodes.
+"""The directory of a node: what it needs to take part, and no secret of the other nodes.
 
-node.toml        addresses, data, deadlines: for its owner to edit
-algorithm.json   what all nodes of the network must agree on
-ca.pem, cert.pem, cert.key    who it is
+node.toml        data and pages: for its owner to edit
+agreement.json   what all nodes of the network have agreed on: algorithm, pace, members
+request.json     its public keys, for the coordinator
+members.json     the public keys of all members, and accepted.json: the fingerprints that its owner has accepted
+cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it never
 noise.key        32 secret bytes; encrypted from the first start on where node.toml says sealed = true
 ledger.db        what was released; made together with the key. Large messages and states: ledger.blobs
 """
@@ -10,40 +12,37 @@ ledger.db        what was released; made together with the key. Large messages a
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.dependencies import require_net
-from gossamer.net.node.agreement import Empty, key_fingerprint
-from gossamer.net.node.correspondence import Pace
-from gossamer.net.store.ledger import Identity, Ledger
+from gossamer.files import private_file
+from gossamer.net.membership.agreement import Agreement
+from gossamer.net.membership.members import Members
+from gossamer.net.node.agreement import Empty
 from gossamer.net.store.vault import Sealer, read_key, seal_key
-from gossamer.net.wire.addresses import address_of
-from gossamer.net.wire.certificates import Authority, common_name
-from gossamer.net.wire.zenoh_link import Files, Link
-from gossamer.privacy import Budget, SecureNoise
+from gossamer.net.wire.certificates import public_key_of
+from gossamer.net.wire.pairs import pair_secret, public_pair_key
+from gossamer.net.wire.zenoh_link import Files, Link, Peer
+from gossamer.privacy import Budget
 from gossamer.topology import Topology
 
-_SETTINGS = """\
-# Node {learner} of network {network}. What all nodes must agree on is in algorithm.json.
-network = "{network}"
-learner = {learner}
+SETTINGS = """\
+# Member {member} of network {network}. What all members have agreed on is in agreement.json.
+member = {member}
 
-# Where neighbours reach it, and its own page (/healthz /metrics /guarantee /decision /predict; "" for none).
-listen = "{listen}"
+# Where it listens: "" for the address in the agreement. And its own page (/healthz /metrics /guarantee /decision
+# /predict; "" for none).
+listen = ""
 http = "{http}"
 
 # Samples: a .jsonl or .csv file, which may grow, or "-" for standard input; and the label's name in it.
-data = "samples.jsonl"
-label = "y"
+data = {data}
+label = {label}
 
 # The ledger adds up what these data cost under this name. It cannot be changed.
 source = {source}
@@ -64,20 +63,14 @@ earlier = []
 # "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
 witness = ""
 
-# In seconds: for a sign of life from a neighbour; between two exchanges, at least; for all neighbours at the beginning.
-[pace]
-deadline = {deadline}
-period = {period}
-patience = {patience}
-
 # What the data may cost in all; by default what the algorithm is made for. Secure noise needs some delta.
 # [budget]
 # epsilon = 1.0
 # delta = 1e-6
 
-# Neighbours, and where they are.
-[peers]
-{peers}
+# Where members are that this node reaches at another address than the agreement says.
+# [addresses]
+# {member} = "10.0.0.7:7400"
 """
 
 
@@ -85,11 +78,9 @@ patience = {patience}
 class Settings:
     """What node.toml says."""
 
-    network: str
-    learner: int
-    listen: str
-    peers: Mapping[str, str]
+    member: str
     source: str
+    listen: str = ""
     http: str = ""
     data: str = "-"
     label: str = "y"
@@ -98,22 +89,18 @@ class Settings:
     sealed: bool = False
     exchanges: int | None = None
     earlier: Sequence[str] = ()
-    pace: Mapping[str, float] = field(default_factory=dict)
     budget: Mapping[str, float] | None = None
     witness: str = ""
+    addresses: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Settings).items():
             if not _fits(getattr(self, name), kind):
                 raise ConfigurationError(f"node.toml {name}", getattr(self, name), _in_words(kind))
-        numbers = [number for number in self.peers if not (number.isdecimal() and str(int(number)) == number)]
-        if numbers:
-            raise ConfigurationError("node.toml [peers]", numbers[0], "numbers of learners, each with its address")
-        for name, table, maker in (("pace", self.pace, Pace), ("budget", self.budget or {}, Budget)):
-            known = [one.name for one in fields(maker)]
-            for key in table:
-                if key not in known:
-                    raise ConfigurationError(f"node.toml [{name}]", key, f"the keys {', '.join(known)}")
+        known = [one.name for one in fields(Budget)]
+        for key in self.budget or {}:
+            if key not in known:
+                raise ConfigurationError("node.toml [budget]", key, f"the keys {', '.join(known)}")
         if self.budget is not None and "epsilon" not in self.budget:
             raise ConfigurationError("node.toml [budget]", dict(self.budget), "an epsilon, and a delta if you like")
 
@@ -133,16 +120,29 @@ class NodeDirectory:
         """The ledger and outbox."""
         return self.path / "ledger.db"
 
-    def settings(self) -> Settings:
-        """What node.toml says; refused where a key is unknown or missing."""
+    @property
+    def witness(self) -> str:
+        """Where node.toml says that the witness lies, also of directories that earlier versions made."""
+        return str(self._table().get("witness", ""))
+
+    def _table(self) -> dict[str, Any]:
         file = self.path / "node.toml"
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8"))
+            return tomllib.loads(file.read_text(encoding="utf-8"))
         except OSError:
-            hint = "make one with `gossamer network init`"
+            hint = "make one with `gossamer node join`"
             raise ConfigurationError("DIR", str(self.path), "the directory of a node, with node.toml", hint) from None
         except ValueError as error:  # no TOML, or no UTF-8
             raise ConfigurationError("node.toml", str(file), "a TOML file", f"it breaks off: {error}") from None
+
+    def settings(self) -> Settings:
+        """What node.toml says; refused where a key is unknown or missing."""
+        table = self._table()
+        if "peers" in table:
+            hint = "its ledger counts on: join a network anew, and name this directory in `earlier`"
+            raise ConfigurationError(
+                "DIR", "a directory of Gossamer 0.3 or before", "one of `gossamer node join`", hint
+            )
         known = [one.name for one in fields(Settings)]
         for key in table:
             if key not in known:
@@ -150,22 +150,91 @@ class NodeDirectory:
         try:
             return Settings(**table)
         except TypeError:
-            lacking = [name for name in ("network", "learner", "listen", "peers", "source") if name not in table]
+            lacking = [name for name in ("member", "source") if name not in table]
             raise ConfigurationError("node.toml", f"no {', '.join(lacking)}", "all keys that were there") from None
 
-    def algorithm(self) -> Algorithm:
-        """The algorithm that all nodes agreed on; refused where it can not be made of what algorithm.json says."""
-        file = self.path / "algorithm.json"
+    def agreement(self) -> Agreement:
+        """What all members have agreed on."""
+        return Agreement.read(self.path / "agreement.json")
+
+    def accept(self, file: Path, confirmed: Callable[[Members], bool]) -> Members:
+        """Take the keys of all members from the coordinator's document, once the owner has compared fingerprints.
+
+        Refused where this member's keys are not those that were made here, and where a member has other keys than those
+        that were accepted before: then somebody has put them in its place, or it has made new ones.
+
+        Args:
+            file: the document.
+            confirmed: whether the other sites have the same fingerprint; asked last.
+        """
+        members = Members.read(file, self.agreement())
+        self._require_own(members)
+        self._require_same(members, self._accepted())
+        if not confirmed(members):
+            raise PrivacyError(
+                "fingerprint: the sites do not have the same one. Somebody may have put keys in a member's place: "
+                "compare the fingerprint of each member with what it was shown when it joined. Nothing was sent."
+            )
+        accepted = json.dumps({"network": members.fingerprint, "members": members.fingerprints}, indent=1)
+        with private_file(self.path / "members.json") as opened:
+            opened.write(members.to_bytes())
+        with private_file(self.path / "accepted.json") as opened:
+            opened.write(accepted.encode())
+        return members
+
+    def members(self) -> Members:
+        """The keys of all members; refused where they are not those that were accepted."""
+        file, accepted = self.path / "members.json", self._accepted()
+        if not accepted or not file.exists():
+            raise PrivacyError(
+                f"members: {self.path} has not accepted the keys of the other members. Send its request.json to the "
+                f"coordinator; then run `gossamer node accept {self.path} members.json`. Nothing was sent."
+            )
+        members = Members.read(file, self.agreement())
+        self._require_own(members)
+        self._require_same(members, accepted)
+        return members
+
+    def _accepted(self) -> dict[str, str]:
+        """Fingerprints of the members that the owner has accepted; empty where there are none yet."""
+        file = self.path / "accepted.json"
         try:
-            spec: Any = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            hint = "it is gone or broken: copy that of another node, they are all the same"
-            raise ConfigurationError("algorithm.json", str(file), "a JSON file, as it was made", hint) from None
-        try:
-            return Algorithm.from_spec(spec)
-        except ConfigurationError as error:
-            where = f"algorithm.json {error.field}"
-            raise ConfigurationError(where, error.given, error.allowed, error.hint) from error
+            found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))["members"]
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ConfigurationError("accepted.json", str(file), "as it was written", "bring it back") from None
+        return found
+
+    def _require_own(self, members: Members) -> None:
+        """Refuse a document that has other keys than ours under our name."""
+        me = members.requests[members.agreement.number(self.settings().member)]
+        public = public_key_of(self.secret("cert.key"))
+        if me.tls_key != public or me.pair_key != public_pair_key(self.secret("pair.key")).hex():
+            raise PrivacyError(
+                f"members: the keys of {me.member} there are not those of {self.path}. Somebody has put others in "
+                f"their place, or this member joined twice. Ask the coordinator to admit {self.path / 'request.json'}. "
+                f"Nothing was sent."
+            )
+
+    def _require_same(self, members: Members, accepted: Mapping[str, str]) -> None:
+        """Refuse keys that have changed since they were accepted."""
+        changed = [name for name, now in members.fingerprints.items() if accepted.get(name, now) != now]
+        if changed:
+            raise PrivacyError(
+                f"members: the keys of {', '.join(changed)} are not those that were accepted. Somebody has put others "
+                f"in their place, or they joined anew. Ask them by telephone; with new keys make a new network. "
+                f"Nothing was sent."
+            )
+
+    def secret(self, name: str) -> bytes:
+        """A file with a key; refused where it is gone, or where others may read it."""
+        file = self.path / name
+        if not file.is_file():
+            raise PrivacyError(f"key: {file} is gone. Bring it back, or make a new network. Nothing was sent.")
+        if file.stat().st_mode & 0o077:
+            raise PrivacyError(f"key: others may read {file}. Allowed: mode 0600. Run `chmod 600 {file}`.")
+        return file.read_bytes()
 
     def key(self, sealer: Sealer | None = None) -> bytes:
         """The noise key, sealed or not; refused where others may read it, or where its ledger is gone."""
@@ -173,116 +242,32 @@ class NodeDirectory:
         if not self.ledger.exists():
             raise PrivacyError(
                 f"ledger: {self.ledger} is gone, and without it nobody knows which noise of the key was used. "
-                f"Bring it back, or make a new network with `gossamer network init`. Nothing was sent."
+                f"Bring it back, or make a new network with `gossamer network new`. Nothing was sent."
             )
-        if not file.is_file():
-            raise PrivacyError(f"key: {file} is gone. Bring it back, or make a new network. Nothing was sent.")
-        if file.stat().st_mode & 0o077:
-            raise PrivacyError(f"key: others may read {file}. Allowed: mode 0600. Run `chmod 600 {file}`.")
+        self.secret("noise.key")
         return read_key(file, sealer)
 
     def seal_key(self, sealer: Sealer) -> None:
         """Have the noise key encrypted from now on."""
         seal_key(self.path / "noise.key", sealer)
 
-    def link(self, settings: Settings) -> Link:
+    def link(self, settings: Settings, topology: Topology) -> Link:
         """How the node reaches its neighbours. Who asks for a message must be heard too, so links go both ways."""
-        peers = {int(number): address for number, address in settings.peers.items()}
-        files = Files(*(self.path / name for name in ("ca.pem", "cert.pem", "cert.key")))
-        return Link(settings.network, settings.learner, settings.listen, peers, files)
-
-
-def init_network(
-    directory: Path,
-    algorithm: Algorithm,
-    *,
-    hosts: Sequence[str],
-    port: int = 7400,
-    http_port: int | None = None,
-    pace: Pace | None = None,
-    sources: Sequence[str] | None = None,
-    no_guarantee: bool = False,
-) -> list[NodeDirectory]:
-    """Make a directory for every node, with fresh keys and certificates.
-
-    Args:
-        directory: must not exist, or be empty.
-        algorithm: as `prepared` made it.
-        hosts: of every node, by number: names or IP addresses.
-        port: where node 0 listens; node i listens at port + i.
-        http_port: of the page of node 0, likewise; None: no pages.
-        pace: what the settings say about waiting.
-        sources: what the data of every node are called in its ledger, by number: the same name in all runs over the
-            same data. By default the directory's name and the node's.
-        no_guarantee: whether nodes may run an algorithm without any privacy.
-    """
-    require_net()
-    assert isinstance(algorithm.topology, Topology)
-    listens, pages = _addresses(hosts, port, http_port)
-    data = sources or [f"{directory.resolve().name}/node-{learner}" for learner in range(len(hosts))]
-    _check_texts("hosts", hosts, algorithm.learners)
-    _check_texts("sources", data, algorithm.learners)
-    _make_empty(directory)
-    network, authority = secrets.token_hex(16), Authority.new("gossamer")
-    _write(directory / "ca.key", authority.key, secret=True)
-    _write(directory / "ca.pem", authority.certificate)
-    made = []
-    for learner, host in enumerate(hosts):
-        node = NodeDirectory(directory / f"node-{learner}")
-        node.path.mkdir(mode=0o700)
-        hears, heard_by = algorithm.topology.ever_meets(learner)
-        certificate, private = authority.certify(common_name(network, learner), [host])
-        key = SecureNoise.new_key()
-        _write(node.path / "ca.pem", authority.certificate)
-        _write(node.path / "cert.pem", certificate)
-        _write(node.path / "cert.key", private, secret=True)
-        _write(node.path / "noise.key", key, secret=True)
-        _write(node.path / "algorithm.json", json.dumps(algorithm.spec(), indent=1).encode())
-        text = _SETTINGS.format(
-            learner=learner,
-            network=network,
-            listen=listens[learner],
-            http=pages[learner],
-            source=json.dumps(data[learner], ensure_ascii=False),
-            no_guarantee=str(no_guarantee).lower(),
-            **asdict(pace or Pace()),
-            peers="\n".join(f'{one} = "{listens[one]}"' for one in sorted(hears | heard_by)),
-        )
-        _write(node.path / "node.toml", text.encode())
-        identity = Identity(network, learner, algorithm.digest, data[learner], key_fingerprint(key))
-        Ledger.create(node.ledger, identity)
-        made.append(node)
-    return made
-
-
-def _addresses(hosts: Sequence[str], port: int, http_port: int | None) -> tuple[list[str], list[str]]:
-    """Where nodes listen, and where their pages are ("" for none)."""
-    listens = [address_of(host, port + learner) for learner, host in enumerate(hosts)]
-    if http_port is None:
-        return listens, [""] * len(hosts)
-    pages = [address_of("127.0.0.1", http_port + learner) for learner in range(len(hosts))]
-    twice = {address_of(host, http_port + learner) for learner, host in enumerate(hosts)}.intersection(listens)
-    if twice:
-        hint = f"{min(twice)} would be used twice"
-        raise ConfigurationError("http_port", http_port, "ports on which no node of the same host listens", hint)
-    return listens, pages
-
-
-def _check_texts(field: str, given: Sequence[str], learners: int) -> None:
-    if isinstance(given, str) or len(given) != learners or not all(one and one.isprintable() for one in given):
-        raise ConfigurationError(field, given, f"one printable text for each of {learners} learners")
-
-
-def _make_empty(directory: Path) -> None:
-    """Make a directory; refused where there is something already."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        empty = not any(directory.iterdir())
-    except OSError as error:
-        hint = f"the system says: {(error.strerror or 'refused').lower()}"
-        raise ConfigurationError("DIR", str(directory), "a directory that can be made", hint) from None
-    if not empty:
-        raise ConfigurationError("DIR", str(directory), "a directory that does not exist yet, or is empty")
+        members, pair_key = self.members(), self.secret("pair.key")
+        agreement = members.agreement
+        self.secret("cert.key")
+        learner = agreement.number(settings.member)
+        for name in settings.addresses:
+            agreement.number(name)
+        addresses = [settings.addresses.get(one.name, one.address) for one in agreement.members]
+        hears, heard_by = topology.ever_meets(learner)
+        peers = {}
+        for number in sorted(hears | heard_by):
+            theirs = members.requests[number]
+            secret = pair_secret(pair_key, bytes.fromhex(theirs.pair_key), agreement.network)
+            peers[number] = Peer(addresses[number], theirs.certificate.encode(), secret)
+        listen = settings.listen or agreement.members[learner].address
+        return Link(agreement.network, learner, listen, peers, Files(self.path / "cert.pem", self.path / "cert.key"))
 
 
 def _fits(given: Any, kind: Any) -> bool:
@@ -319,10 +304,3 @@ def _in_words(kind: Any) -> str:
     if origin is Sequence:
         return f"a list, each entry {_in_words(inner[0])}"
     return {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
-
-
-def _write(file: Path, data: bytes, *, secret: bool = False) -> None:
-    """A new file; a secret one is never readable by others, not even for a moment."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
-    with os.fdopen(descriptor, "wb") as opened:
-        opened.write(data)

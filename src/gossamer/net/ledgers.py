@@ -64,7 +64,7 @@ def own_witness(place: Path, ledger: Ledger) -> Witness:
     node = NodeDirectory(ledger_file(place).parent)
     if not (node.path / "node.toml").exists():
         return Witness(default_witness(ledger.identity.key))
-    return witness_of(node.path, node.settings().witness, ledger.identity.key)
+    return witness_of(node.path, node.witness, ledger.identity.key)
 
 
 def distinct(ledgers: Sequence[AnyLedger]) -> list[AnyLedger]:

@@ -6,9 +6,10 @@ import ctypes
 import gc
 import os
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledgers import earlier_costs
 from gossamer.net.node.agreement import prepared, promise_of
-from gossamer.net.node.correspondence import Pace
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
@@ -84,7 +84,7 @@ def launch(
     Args:
         directory: of the node.
         settings: what its node.toml says.
-        algorithm: what its algorithm.json says.
+        algorithm: what its agreement.json says.
         data: samples, instead of those that the settings name: a file as seen from the directory, "-" for standard
             input, or an iterable of pairs (x, y), with None where there is nothing now.
         exchanges: after how many to end, instead of what the settings say.
@@ -96,21 +96,22 @@ def launch(
     require_net()
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
     sealer = _sealer(settings, state_key)
-    key, link = directory.key(sealer), directory.link(settings)
-    _require_neighbours(ready, settings.learner, link.peers)
-    board = Board(ready.problem, ready.guarantee, settings.learner)
+    assert isinstance(ready.topology, Topology)
+    key, link = directory.key(sealer), directory.link(settings, ready.topology)
+    board = Board(ready.problem, ready.guarantee, link.learner)
     with ExitStack() as stack:
         earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
-        ledger = stack.enter_context(_ledger(directory, settings, sealer, adopt, kept_rows(ready, len(link.peers))))
+        keep = kept_rows(ready, len(link.peers))
+        ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
         node = Node(
             ready,
-            settings.learner,
+            link.learner,
             key=key,
             ledger=ledger,
-            transport=ZenohTransport(link),
+            transport=ZenohTransport(link, partial(board.count, "frames_dropped", reason="forged")),
             source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
             board=board,
-            pace=Pace(**settings.pace),
+            pace=directory.agreement().pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
             budget=None if settings.budget is None else Budget(**settings.budget),
             earlier=earlier,
@@ -122,14 +123,6 @@ def launch(
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
         return Running(node, stack.pop_all())
-
-
-def _require_neighbours(algorithm: Algorithm, learner: int, peers: Collection[int]) -> None:
-    if isinstance(algorithm.topology, Topology):
-        hears, heard_by = algorithm.topology.ever_meets(learner)
-        if set(peers) != hears | heard_by:
-            allowed = f"the neighbours of learner {learner}, {sorted(hears | heard_by)}, each with its address"
-            raise ConfigurationError("node.toml [peers]", sorted(peers), allowed)
 
 
 def kept_rows(algorithm: Algorithm, neighbours: int) -> int:
@@ -172,9 +165,11 @@ def _sealer(settings: Settings, file: Path | None) -> Sealer | None:
     return None if file is None else Sealer(file.read_bytes())
 
 
-def _ledger(directory: NodeDirectory, settings: Settings, sealer: Sealer | None, adopt: bool, keep: int) -> Ledger:
+def _ledger(
+    directory: NodeDirectory, settings: Settings, network: str, sealer: Sealer | None, adopt: bool, keep: int
+) -> Ledger:
     with Ledger.open(directory.ledger, read_only=True) as known:
-        if known.identity.source != settings.source or known.identity.network != settings.network:
+        if known.identity.source != settings.source or known.identity.network != network:
             hint = "they were settled when the ledger was made; set them back"
             raise PrivacyError.of("node.toml", "another network or source", "those of its ledger", hint)
         if adopt:

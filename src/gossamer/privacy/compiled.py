@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
-from gossamer.privacy.noise import Law, NoiseSpec, Scale
+from gossamer.privacy.noise import Law, NoiseSpec, Scale, columns
 from gossamer.privacy.words import Key, Place, Time, places, words_of
 
 
@@ -45,7 +45,7 @@ class Recipe:
     @classmethod
     def of(cls, key: Key, spec: NoiseSpec, scales: Sequence[Scale]) -> Recipe:
         """The recipe of draws with these scales."""
-        values = np.array([scale.value for scale in scales], np.float32)
+        values = columns(scales)[0]
         alike = values[:1] if (values == values[0]).all() else values
         return cls(key, alike, len(scales), spec.law, spec.shape)
 
@@ -84,7 +84,7 @@ def draws_from(recipe: Recipe, at: Place) -> jax.Array:
     return values.reshape(recipe.learners, *recipe.shape)
 
 
-# The transforms of `fast.py`, value by value: a compiler makes one loop of each, without a branch, over several at once.
+# The transforms of `fast.py`, value by value: a compiler makes one loop of each, without a branch.
 
 Pick = Callable[[np.ndarray[Any, Any]], jax.Array]
 """Gives the words of these numbers, of every place: axes (..., word)."""

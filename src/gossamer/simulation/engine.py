@@ -62,9 +62,9 @@ def start_many(program: Program, copies: int) -> World:
     """The same for several seeds, or replicates: axes (copy, learner, ...).
 
     Copied by NumPy: JAX would compile a few programs for every shape and number of copies. On a mesh no device, and no
-    host, may have room for all of them.
+    host, may have room for all of them; and what is on an accelerator stays there.
     """
-    if program.spread.mesh is not None:
+    if program.spread.mesh is not None or jax.default_backend() != "cpu":
         dealt: World = _start_dealt(program, copies)
         return dealt
     worlds: World = jax.device_put(

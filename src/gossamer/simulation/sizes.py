@@ -9,7 +9,7 @@ from gossamer.simulation.plan import Chunk, batch_of, chunk_length, in_step
 from gossamer.simulation.program import Program
 
 _ROWS = 1000  # rows a run keeps unless told otherwise
-_ROW_NUMBERS, _FEWEST_ROWS = 2**25, 10  # with many learners fewer, so that they do not fill the memory
+_ROW_NUMBERS, _FEWEST_ROWS = 2**25, 4  # with many learners fewer, so that they do not fill the memory
 _TESTED_ROWS = 50  # likewise where every row ends with a test
 
 

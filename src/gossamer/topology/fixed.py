@@ -56,8 +56,11 @@ class FixedTopology(Topology):
 
     def links(self, exchanges: Integers) -> NDArray[np.int64]:
         """Directed messages per exchange: all links, always."""
-        spoken = self._matrix.nnz - np.count_nonzero(self._matrix.diagonal())
-        return np.full(len(as_exchanges(exchanges)), spoken, np.int64)
+        return np.full(len(as_exchanges(exchanges)), self._links, np.int64)
+
+    @cached_property
+    def _links(self) -> int:
+        return int(self._matrix.nnz - np.count_nonzero(self._matrix.diagonal()))
 
     def ever_meets(self, learner: int) -> tuple[frozenset[int], frozenset[int]]:
         """Whom this learner hears, and who hears it: always the same.

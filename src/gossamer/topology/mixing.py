@@ -262,7 +262,9 @@ def to_float32(weights: NDArray[np.float64], own: NDArray[np.float64]) -> NDArra
     1.0
     """
     sums = weights.sum(axis=-1)
-    weights[...] = np.round(weights * 2.0**24) / 2.0**24
+    weights *= 2.0**24
+    np.round(weights, out=weights)
+    weights *= 2.0**-24
     own += sums - weights.sum(axis=-1)
     return weights.astype(np.float32)
 

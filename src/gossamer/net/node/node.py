@@ -362,5 +362,5 @@ def _require_same(identity: Identity, algorithm: Algorithm, learner: int, key: b
         if held != given:
             raise PrivacyError(
                 f"{field}: the ledger belongs to another one. A key, its ledger and the algorithm that they were made "
-                f"for go together; for anything else make a new network with `gossamer network init`. Nothing was sent."
+                f"for go together; for anything else make a new network with `gossamer network new`. Nothing was sent."
             )

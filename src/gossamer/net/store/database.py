@@ -77,7 +77,7 @@ def require_ledger(database: sqlite3.Connection, path: Path) -> None:
     if version != _VERSION:
         raise LedgerError(
             f"{path}: not a ledger that this version of Gossamer can read: it has format {version}; allowed: format "
-            f"{_VERSION}. Use the version that made it, or make a new network with `gossamer network init`."
+            f"{_VERSION}. Use the version that made it, or make a new network with `gossamer network new`."
         )
 
 

@@ -184,7 +184,7 @@ def old_copy(ledger: Path, known: Mark, last: Mark) -> LedgerError:
     return LedgerError(
         f"{ledger}: row {last.number}: the ledger was restored from an old copy, or another copy of it ran: its "
         f"witness knows of row {known.number} with hash {known.hash[:12]}, the ledger ends with hash {last.hash[:12]}. "
-        f"Going on would use the same noise twice. Make a new directory with a new key (`gossamer network init`)."
+        f"Going on would use the same noise twice. Make a new directory with a new key (`gossamer node join`)."
     )
 
 

@@ -29,8 +29,8 @@ from gossamer.streams.base import Array, fault
 State = Literal["starting", "running", "finished", "exhausted", "stopped"]
 """Of a node; "exhausted" means that its budget or horizon is used up: it releases nothing more and still serves."""
 
-DROPS = (*REASONS, "late", "early", "duplicate", "other_payload", "stranger", "queue")
-"""Why a frame can be dropped; "queue": more came than the node could look at."""
+DROPS = (*REASONS, "late", "early", "duplicate", "other_payload", "stranger", "queue", "forged")
+"""Why a frame can be dropped; "queue": more came than the node could look at; "forged": its tag is not the sender's."""
 
 _LONGEST_TEXT = 500
 _LOGGED_EVERY = 1.0  # seconds

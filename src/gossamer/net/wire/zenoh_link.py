@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,6 +18,7 @@ from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.net.dependencies import require_net
 from gossamer.net.wire.addresses import parts_of
 from gossamer.net.wire.certificates import common_name
+from gossamer.net.wire.pairs import Tags
 from gossamer.net.wire.transport import LONGEST_MESSAGE, Receive
 
 _LOG = logging.getLogger(__name__)
@@ -37,21 +39,33 @@ class Files:
     """Where the PEM files of one learner lie.
 
     Attributes:
-        authority: certificate of the network's authority.
         certificate: this learner's certificate.
         key: its private key.
     """
 
-    authority: Path
     certificate: Path
     key: Path
 
     def __post_init__(self) -> None:
-        for name in ("authority", "certificate", "key"):
+        for name in ("certificate", "key"):
             path = getattr(self, name)
             if not Path(path).is_file():
-                hint = "bring it back, or make a new network with `gossamer network init`"
-                raise ConfigurationError(name, str(path), "a PEM file that exists", hint)
+                raise ConfigurationError(name, str(path), "a PEM file that exists", "bring it back")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Somebody whom a learner talks with.
+
+    Attributes:
+        address: `host:port` where it listens.
+        certificate: PEM; with another one it is not let in.
+        secret: of the two, see `pairs`.
+    """
+
+    address: str
+    certificate: bytes
+    secret: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -62,14 +76,14 @@ class Link:
         network: id of the network, hexadecimal digits.
         learner: its number.
         listen: `host:port` on which it waits for the peers with higher numbers.
-        peers: `host:port` of everybody that it talks with: it hears nobody else, and sends to nobody else.
+        peers: everybody that it talks with, by number: it hears nobody else, and sends to nobody else.
         tls: its certificate.
     """
 
     network: str
     learner: int
     listen: str
-    peers: Mapping[int, str]
+    peers: Mapping[int, Peer]
     tls: Files
 
     def __post_init__(self) -> None:
@@ -77,7 +91,7 @@ class Link:
             raise ConfigurationError("network", self.network, "lower-case hexadecimal digits")
         if self.learner < 0 or self.learner in self.peers:
             raise ConfigurationError("learner", self.learner, "a number from 0 that is not among the peers")
-        for address in (self.listen, *self.peers.values()):
+        for address in (self.listen, *(peer.address for peer in self.peers.values())):
             parts_of(address)
 
     def key(self, sender: int, receiver: int) -> str:
@@ -101,10 +115,12 @@ class ZenohTransport:
 
     Args:
         link: where to listen and whom to talk with.
+        forged: called where a message came in the name of a peer, without its tag.
     """
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, link: Link, forged: Callable[[], None] | None = None) -> None:
+        self._link, self._forged = link, forged
+        self._tags = Tags(link.learner, {number: peer.secret for number, peer in link.peers.items()})
         self._session: Any = None
         self._publishers: dict[int, Any] = {}
         self._subscribers: list[Any] = []
@@ -157,7 +173,7 @@ class ZenohTransport:
             import zenoh
 
             with suppress(zenoh.ZError):  # the session was closed meanwhile
-                publisher.put(data)
+                publisher.put(self._tags.tagged(receiver, data))
 
     def close(self) -> None:
         """End all connections and wait until `receive` has returned; not to be called from within it."""
@@ -184,21 +200,35 @@ class ZenohTransport:
         import zenoh
 
         subscriber = session.declare_subscriber(self._link.key_from(peer), zenoh.handlers.FifoChannel(_WAITING))
-        thread = Thread(target=_deliver, args=(subscriber.handler, self._link.key_from(peer), peer, receive))
+        thread = Thread(target=self._deliver, args=(subscriber.handler, peer, receive))
         thread.daemon = True  # a `receive` that hangs must not keep the process alive
         thread.start()
         self._subscribers.append(subscriber)
         self._threads.append(thread)
+
+    def _deliver(self, samples: Iterable[Any], peer: int, receive: Receive) -> None:
+        key = self._link.key_from(peer)
+        for sample in samples:
+            if str(sample.key_expr) != key:  # a put on a pattern is no message, whatever it matches
+                continue
+            data = self._tags.opened(peer, sample.payload.to_bytes())
+            try:
+                if data is not None:
+                    receive(peer, data)
+                elif self._forged is not None:
+                    self._forged()
+            except Exception as error:  # this thread must live on, or nothing more is heard from this peer
+                _LOG.error("a message of learner %d was lost: %s in receive", peer, type(error).__name__)
 
 
 def settings(link: Link) -> dict[str, Any]:
     """The settings of the Zenoh session: their paths and values.
 
     Nothing is found by multicast or gossip, nothing is forwarded, no shared memory: every message goes over the
-    connection between its two learners, and both ends check it against the certificate of the other.
+    connection between its two learners. Each trusts the certificates of its peers and no others.
     """
     # Zenoh looks for what stands before the last colon in the certificate, where an IPv6 address has no brackets.
-    dialled = [re.sub(r"[\[\]]", "", link.peers[peer]) for peer in sorted(link.peers) if peer < link.learner]
+    dialled = [re.sub(r"[\[\]]", "", link.peers[peer].address) for peer in sorted(link.peers) if peer < link.learner]
     return {
         "mode": "peer",
         "scouting/multicast/enabled": False,
@@ -211,7 +241,7 @@ def settings(link: Link) -> dict[str, Any]:
         "connect/retry": _RETRY,
         "transport/shared_memory/enabled": False,
         "transport/link/protocols": ["tls"],
-        "transport/link/tls": _certified(link.tls),
+        "transport/link/tls": _certified(link),
         "transport/link/tx/lease": _LEASE_MS,
         "transport/link/tx/queue/size/data": _BATCHES,
         "transport/link/tx/queue/congestion_control/block/wait_before_close": _STALLED_US,
@@ -220,11 +250,12 @@ def settings(link: Link) -> dict[str, Any]:
     }
 
 
-def _certified(files: Files) -> dict[str, Any]:
+def _certified(link: Link) -> dict[str, Any]:
     """Both ends of a connection show their certificates."""
-    certificate, key = str(files.certificate), str(files.key)
+    certificate, key = str(link.tls.certificate), str(link.tls.key)
+    trusted = b"".join(link.peers[peer].certificate for peer in sorted(link.peers)) or link.tls.certificate.read_bytes()
     return {
-        "root_ca_certificate": str(files.authority),
+        "root_ca_certificate_base64": base64.b64encode(trusted).decode(),
         "listen_certificate": certificate,
         "listen_private_key": key,
         "connect_certificate": certificate,
@@ -261,13 +292,3 @@ def _rules(link: Link, peer: int) -> list[dict[str, Any]]:
 def _rule(message: str, flow: str, key: str) -> dict[str, Any]:
     name = f"{message} {flow} {key}"
     return {"id": name, "permission": "allow", "messages": [message], "flows": [flow], "key_exprs": [key]}
-
-
-def _deliver(samples: Iterable[Any], key: str, peer: int, receive: Receive) -> None:
-    for sample in samples:
-        if str(sample.key_expr) != key:  # a put on a pattern is no message, whatever it matches
-            continue
-        try:
-            receive(peer, sample.payload.to_bytes())
-        except Exception as error:  # this thread must live on, or nothing more is heard from this peer
-            _LOG.error("a message of learner %d was lost: %s in receive", peer, type(error).__name__)

@@ -1,0 +1,361 @@
+"""How sites become a network: nobody else ever holds a site's keys, and nobody puts others in their place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typer.testing import CliRunner
+
+from gossamer import Budget, algorithms, problems, simulate, streams, topology
+from gossamer.cli import app
+from gossamer.core.drawing import learners_draws, schedules
+from gossamer.errors import ConfigurationError, GossamerError, PrivacyError
+from gossamer.net import (
+    Agreement,
+    Ledger,
+    Members,
+    NodeDirectory,
+    Request,
+    admit,
+    join,
+    launch,
+    new_network,
+    prepared,
+    try_network,
+)
+from gossamer.net.node.agreement import noise_of
+from gossamer.privacy import SecureNoise
+
+ROOT = Path(__file__).parent.parent
+SITES = {"north": "127.0.0.1:7400", "south": "127.0.0.1:7401", "west": "127.0.0.1:7402"}
+ALGORITHM = prepared(algorithms.pd_ogd(problems.Logistic(2), topology.ring(3), budget=Budget(1.0), clip=1.0, step=0.1))
+
+
+def agreed(folder: Path, algorithm: object = ALGORITHM) -> dict[str, NodeDirectory]:
+    """An agreement in `folder`, and what every site made of it."""
+    new_network(folder, algorithm, SITES)
+    return {name: join(folder / "agreement.json", name, folder / name) for name in SITES}
+
+
+def requests_of(nodes: dict[str, NodeDirectory]) -> list[Path]:
+    return [node.path / "request.json" for node in nodes.values()]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three sites that have joined, and were admitted: to be copied."""
+    folder = tmp_path_factory.mktemp("made")
+    admit(folder, requests_of(agreed(folder)))
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "net"))
+
+
+def yes(_members: Members) -> bool:
+    return True
+
+
+def edit(file: Path, change: Callable[[dict[str, object]], object]) -> None:
+    document = json.loads(file.read_text())
+    change(document)
+    file.write_text(json.dumps(document))
+
+
+def nothing_was_spent(node: Path) -> bool:
+    with Ledger.open(node / "ledger.db", read_only=True) as ledger:
+        return ledger.last.number == 1
+
+
+def refusal(node: Path) -> str:
+    """What `gossamer node DIR` says; nothing is sent."""
+    done = CliRunner().invoke(app, ["node", str(node), "--exchanges", "1", "--no-linger"])
+    assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), done.output
+    assert nothing_was_spent(node)
+    return " ".join(done.stderr.split())
+
+
+# Everybody's part
+
+
+def test_sites_that_accept_reach_each_other_by_the_same_secrets(folder: Path) -> None:
+    nodes = [NodeDirectory(folder / name) for name in SITES]
+    for node in nodes:
+        node.accept(folder / "members.json", yes)
+    links = [node.link(node.settings(), ALGORITHM.topology) for node in nodes]
+    assert [link.listen for link in links] == list(SITES.values())
+    for link in links:
+        for number, peer in link.peers.items():
+            assert peer.secret == links[number].peers[link.learner].secret
+            assert peer.certificate == (nodes[number].path / "cert.pem").read_bytes()
+    assert len({peer.secret for link in links for peer in link.peers.values()}) == 3
+
+
+def test_requests_may_come_one_by_one(tmp_path: Path) -> None:
+    nodes = agreed(tmp_path)
+    first = admit(tmp_path, requests_of(nodes)[:2])
+    assert (first.missing, first.members) == (["west"], None)
+    assert not (tmp_path / "members.json").exists()
+    last = admit(tmp_path, requests_of(nodes)[2:])
+    assert last.members is not None
+    assert last.fingerprints == last.members.fingerprints
+    for node in nodes.values():
+        assert node.accept(tmp_path / "members.json", lambda members: members == last.members) == last.members
+
+
+def test_no_private_key_leaves_its_site(folder: Path) -> None:
+    """The coordinator's own files, and all that sites send, hold none of their secrets."""
+    sent = b"".join(file.read_bytes() for file in [*folder.glob("*.*"), *folder.glob("*/request.json")])
+    for name in SITES:
+        for secret in ("noise.key", "pair.key", "cert.key"):
+            key = (folder / name / secret).read_bytes()
+            assert (folder / name / secret).stat().st_mode & 0o777 == 0o600
+            assert key not in sent
+            assert key.hex().encode() not in sent
+
+
+def test_the_cosine_of_what_a_coordinator_recovers_is_chance(tmp_path: Path) -> None:
+    """It has all it ever saw, an exported ledger with the run's id, and the messages. With the key they give all."""
+    dim, steps = 200, 40
+    problem, alone = problems.Linear(dim), topology.isolated(1)
+    algorithm = prepared(algorithms.pd_ogd(problem, alone, budget=Budget(2.0), clip=1.0, step=0.1))
+    new_network(tmp_path, algorithm, {"north": "127.0.0.1:7400"})
+    node = join(tmp_path / "agreement.json", "north", tmp_path / "north")
+    key, run = (node.path / "noise.key").read_bytes(), "5e" * 16
+    stream = streams.random_signs(1, dim, seed=3)
+    found = simulate(
+        algorithm, stream, steps, seed=0, noise=lambda seed: noise_of(algorithm, key, run), record=["decisions"]
+    )
+    played = np.asarray(found.transcript["decisions"])[:, 0]
+    released = -np.diff(played, axis=0) / schedules(algorithm, 0, steps - 1)["step"][:, None]
+    x = stream.read(0, steps - 1).x[:, 0]  # gradients of a linear loss, before they are clipped
+    (draw,) = learners_draws(algorithm).values()
+
+    def cosine(guess: bytes) -> float:
+        noise = draw.made(SecureNoise(guess, run, algorithm.digest), 0, steps - 1)[0]
+        left = released - noise
+        return float((left * x).sum() / (np.linalg.norm(left) * np.linalg.norm(x)))
+
+    coordinator = (tmp_path / "coordinator.key").read_bytes()
+    public = Request.read(node.path / "request.json", Agreement.read(tmp_path / "agreement.json"))
+    guesses = [coordinator, bytes.fromhex(public.pair_key), hashlib.sha256(coordinator).digest()]
+    assert cosine(key) > 0.999
+    chance = 5 / np.sqrt(dim * (steps - 1))  # five standard deviations of the cosine of independent directions
+    assert max(abs(cosine(guess)) for guess in guesses) < chance
+
+
+# A coordinator, or somebody on the way, who puts other keys in a member's place
+
+
+def swapped(folder: Path, name: str) -> Path:
+    """A document in which the coordinator has put keys of its own in a member's place; its signature is right."""
+    agreement = Agreement.read(folder / "agreement.json")
+    own = join(folder / "agreement.json", name, folder / "impostor")
+    signer = Ed25519PrivateKey.from_private_bytes((folder / "coordinator.key").read_bytes())
+    nodes = [own if one == name else NodeDirectory(folder / one) for one in SITES]
+    members = Members.new(agreement, [Request.read(one.path / "request.json", agreement) for one in nodes], signer)
+    file = folder / "swapped.json"
+    file.write_bytes(members.to_bytes())
+    return file
+
+
+def test_a_swapped_key_shows_in_the_fingerprint_and_is_refused_by_its_owner(folder: Path) -> None:
+    false, true = swapped(folder, "south"), folder / "members.json"
+    seen: dict[str, str] = {}
+
+    def compared(name: str) -> Callable[[Members], bool]:
+        return lambda members: bool(seen.update({name: members.fingerprint})) or len(set(seen.values())) == 1
+
+    NodeDirectory(folder / "south").accept(true, compared("south"))
+    with pytest.raises(PrivacyError, match="the sites do not have the same one"):
+        NodeDirectory(folder / "north").accept(false, compared("north"))
+    assert seen["north"] != seen["south"]
+    with pytest.raises(PrivacyError, match=r"the keys of south there are not those of"):
+        NodeDirectory(folder / "south").accept(false, yes)
+    assert "gossamer node accept" in refusal(folder / "north")
+
+
+@pytest.mark.parametrize("way", ["accept", "copy"])
+def test_a_key_that_changed_stops_the_node(folder: Path, way: str) -> None:
+    north = NodeDirectory(folder / "north")
+    north.accept(folder / "members.json", yes)
+    false = swapped(folder, "south")
+    if way == "accept":
+        with pytest.raises(PrivacyError, match="the keys of south are not those that were accepted"):
+            north.accept(false, yes)
+        return
+    shutil.copy(false, north.path / "members.json")
+    assert "the keys of south are not those that were accepted" in refusal(north.path)
+
+
+# Documents that cannot be taken
+
+
+def test_an_agreement_that_was_altered_is_refused_everywhere(folder: Path) -> None:
+    NodeDirectory(folder / "north").accept(folder / "members.json", yes)
+    for file in (folder / "agreement.json", folder / "north" / "agreement.json"):
+        edit(file, lambda document: document["pace"].update(period=3.0))  # type: ignore[attr-defined]
+    with pytest.raises(PrivacyError, match=r"was changed after the coordinator signed it"):
+        join(folder / "agreement.json", "north", folder / "again")
+    assert not (folder / "again").exists()
+    with pytest.raises(PrivacyError, match="was changed after"):
+        admit(folder, [folder / "south" / "request.json"])
+    assert "was changed after" in refusal(folder / "north")
+
+
+def test_an_agreement_that_somebody_else_signed_is_another_one(folder: Path) -> None:
+    """Whoever alters it can sign it anew: then no request fits, and no members."""
+    north, forger = NodeDirectory(folder / "north"), Ed25519PrivateKey.generate()
+    north.accept(folder / "members.json", yes)
+    old = Agreement.read(folder / "agreement.json")
+    public = forger.public_key().public_bytes_raw().hex()
+    other = replace(old, pace=replace(old.pace, period=0.0), coordinator=public).signed(forger)
+    for file in (folder / "agreement.json", north.path / "agreement.json"):
+        file.write_bytes(other.to_bytes())
+    with pytest.raises(PrivacyError, match="another network, or for another version of this agreement"):
+        admit(folder, [folder / "south" / "request.json"])
+    assert "the members of this agreement" in refusal(north.path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda document: document.update(member="south"), "was changed after south signed it"),
+        (lambda document: document.update(pair_key="00" * 32), "was changed after north signed it"),
+        (lambda document: document.update(pair_key="zz"), "was changed after north signed it"),
+        (lambda document: document.update(certificate="no PEM"), "was changed after north signed it"),
+        (lambda document: document.update(signature=""), "was changed after north signed it"),
+        (lambda document: document.update(agreement="00" * 32), "for another network"),
+        (lambda document: document.update(member="east"), "a member of the agreement: north, south, west"),
+        (lambda document: document.update(extra=1), "See 'extra'"),
+        (lambda document: document.pop("signature"), "See 'signature'"),
+        (lambda document: document.update({"gossamer request": 2}), "another version of Gossamer"),
+        (lambda document: document.pop("gossamer request"), "This is something else"),
+    ],
+)
+def test_requests_that_cannot_be_taken(folder: Path, change: Callable[[dict[str, object]], object], said: str) -> None:
+    shutil.rmtree(folder / "requests")
+    edit(folder / "north" / "request.json", change)
+    with pytest.raises(GossamerError, match=re.escape(said)):
+        admit(folder, requests_of({name: NodeDirectory(folder / name) for name in SITES}))
+    assert not (folder / "requests").exists() or not list((folder / "requests").iterdir())
+
+
+def test_a_request_for_another_network_is_refused(folder: Path, tmp_path: Path) -> None:
+    other = agreed(tmp_path / "other")
+    with pytest.raises(PrivacyError, match="another network"):
+        admit(folder, requests_of(other))
+
+
+def test_two_requests_of_one_member_are_refused(folder: Path) -> None:
+    again = join(folder / "agreement.json", "north", folder / "again")
+    with pytest.raises(PrivacyError, match=r"other keys for north .* Ask it by telephone"):
+        admit(folder, [again.path / "request.json"])
+    admit(folder, [folder / "north" / "request.json"])  # the same one once more
+
+
+def test_members_that_somebody_else_signed_are_refused(folder: Path) -> None:
+    agreement = Agreement.read(folder / "agreement.json")
+    requests = [Request.read(folder / name / "request.json", agreement) for name in SITES]
+    (folder / "members.json").write_bytes(Members.new(agreement, requests, Ed25519PrivateKey.generate()).to_bytes())
+    with pytest.raises(PrivacyError, match=r"members: .* was changed after the coordinator signed it"):
+        NodeDirectory(folder / "north").accept(folder / "members.json", yes)
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        (dict(list(SITES.items())[:2]), "one for each of 3 learners"),
+        (SITES | {"north": "127.0.0.1"}, "members north: got '127.0.0.1'; allowed: host:port"),
+        (SITES | {"north": SITES["south"]}, "an address of its own for each member"),
+        ({" ": "127.0.0.1:7409", **dict(list(SITES.items())[:2])}, "names that can be printed"),
+    ],
+)
+def test_members_that_make_no_sense(tmp_path: Path, members: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        new_network(tmp_path / "net", ALGORITHM, members)
+    assert not (tmp_path / "net").exists()
+
+
+def test_who_is_not_in_the_agreement_cannot_join(folder: Path) -> None:
+    with pytest.raises(ConfigurationError, match="a member of the agreement: north, south, west"):
+        join(folder / "agreement.json", "east", folder / "east")
+    assert not (folder / "east").exists()
+
+
+def test_an_algorithm_without_privacy_needs_the_word_of_every_site(tmp_path: Path) -> None:
+    raw = algorithms.d_ogd(problems.Logistic(2), topology.ring(3), step=0.1)
+    new_network(tmp_path, raw, SITES)
+    with pytest.raises(PrivacyError, match="--no-guarantee"):
+        join(tmp_path / "agreement.json", "north", tmp_path / "north")
+    join(tmp_path / "agreement.json", "north", tmp_path / "north", no_guarantee=True)
+
+
+def test_keys_that_others_may_read_are_refused(folder: Path) -> None:
+    node = NodeDirectory(folder / "north")
+    node.accept(folder / "members.json", yes)
+    for name in ("pair.key", "cert.key", "noise.key"):
+        (node.path / name).chmod(0o644)
+        assert f"others may read {node.path / name}" in refusal(node.path)
+        (node.path / name).chmod(0o600)
+
+
+def test_a_directory_of_an_earlier_version_is_refused_in_words(folder: Path) -> None:
+    node = folder / "north"
+    (node / "node.toml").write_text('network = "0a"\nlearner = 0\nlisten = "a:1"\nsource = "s"\n[peers]\n1 = "b:1"\n')
+    assert "name this directory in `earlier`" in refusal(node)
+    done = CliRunner().invoke(app, ["ledger", "verify", str(node)])
+    assert done.exit_code == 0, done.stderr
+
+
+# The commands
+
+
+def test_the_page_for_sites_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands of the page but those that start nodes; then the nodes could start."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    text = (ROOT / "docs" / "tutorial-sites.md").read_text()
+    lines = [line for block in re.findall(r"(?ms)^```\n(.*?)^```", text) for line in block.splitlines()]
+    seen = ""
+    for line in lines:
+        words = shlex.split(line)[1:]
+        if words[:2] == ["node", "accept"]:
+            refused = CliRunner().invoke(app, words)  # nobody is there to be asked
+            assert "--fingerprint" in refused.stderr
+            assert CliRunner().invoke(app, [*words, "--fingerprint", "0000"]).exit_code == 2
+            words += ["--fingerprint", seen]
+        if words[0] == "node" and len(words) == 2:
+            node = NodeDirectory(Path(words[1]))
+            launch(node, node.settings(), node.agreement().algorithm(), data=[]).opened.close()
+            continue
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, f"{line}: {done.output}{done.stderr}"
+        if "admit" in words:
+            seen = done.output.strip().rpartition(": ")[2]
+    assert len(seen.split()) == 8
+
+
+def test_trying_says_that_it_is_for_trying(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(
+        'problem = {kind = "logistic", dim = 2}\ntopology = {kind = "ring"}\n'
+        'algorithm = {name = "pd_ogd", budget = {epsilon = 1.0}, clip = 1.0, step = 0.1}\n'
+    )
+    done = CliRunner().invoke(app, ["network", "try", str(tmp_path / "net"), "--algorithm", str(file), "--nodes", "3"])
+    assert done.exit_code == 0, done.stderr
+    assert "this machine made the keys of all nodes" in " ".join(done.output.split())
+    assert [one.name for one in try_network(tmp_path / "b", ALGORITHM, hosts=["a", "b", "c"])[0].path.glob("*.key")]
