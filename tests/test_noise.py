@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special, stats
 
-from gossamer import Budget, ConfigurationError, FastNoise, algorithms, problems, topology
+from gossamer import Budget, ConfigurationError, FastNoise, algorithms, problems, streams, topology
 from gossamer.privacy import compiled, fast
 from gossamer.privacy.compiled import draws_from, places_at
 from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
 from gossamer.privacy.noise import LAWS, NoiseSpec, Scale
 from gossamer.privacy.words import Time, places, words
-from gossamer.simulation.plan import program_draws
+from gossamer.simulation import plan
+from gossamer.simulation.plan import program_draws, program_reads
 
 LAW = {
     "laplace": stats.laplace,
@@ -303,6 +304,17 @@ def test_programs_draw_where_it_pays(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert drawn(16)
     assert not drawn(16, compiled=False)
+
+
+def test_programs_of_small_runs_read_records_and_leave_drawn_samples_to_the_host(monkeypatch):
+    records = streams.common(np.ones((10, 3), np.float32)).feed()
+    drawn = streams.random_signs(2, 3, seed=0).feed()
+    assert program_reads(records, draws=False)
+    assert not program_reads(drawn, draws=False)
+    assert program_reads(drawn, draws=True)
+    monkeypatch.setattr(plan, "_COPIED", 100)
+    assert not program_reads(records, draws=False)
+    assert program_reads(records, draws=True)
 
 
 def test_programs_do_not_draw_for_a_source_with_draws_of_its_own():
