@@ -128,7 +128,8 @@ def _cosine(angle: jax.Array) -> jax.Array:
     """Of so many parts in 2^32 of a turn: the sine of what is left to a quarter, exact in whole numbers."""
     left = jnp.int32(2**30) - jnp.abs(lax.bitcast_convert_type(angle, jnp.int32))
     turn = left.astype(jnp.float32) * 2.0**-32
-    return turn * reduce(lambda total, one: total * (turn * turn) + one, reversed(_SINE))
+    sine: jax.Array = turn * reduce(lambda total, one: total * (turn * turn) + one, reversed(_SINE))
+    return sine
 
 
 def _l2_laplace(pick: Pick, size: int) -> jax.Array:
