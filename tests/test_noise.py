@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special, stats
 
-from gossamer import Budget, ConfigurationError, FastNoise, algorithms, problems, topology
+from gossamer import Budget, ConfigurationError, FastNoise, algorithms, problems, streams, topology
 from gossamer.privacy import compiled, fast
 from gossamer.privacy.compiled import draws_from, places_at
 from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
 from gossamer.privacy.noise import LAWS, NoiseSpec, Scale
-from gossamer.privacy.words import Time
-from gossamer.simulation.plan import program_draws
+from gossamer.privacy.words import Time, places, words
+from gossamer.simulation import plan
+from gossamer.simulation.plan import program_draws, program_reads
 
 LAW = {
     "laplace": stats.laplace,
@@ -178,7 +179,8 @@ def test_the_rarest_words_give_finite_numbers_inside_the_law(law):
     assert np.isfinite(out).all()
     assert law != "uniform" or (out.min() > 0 and out.max() < 1)
     assert law != "exponential" or out.min() > 0
-    assert_close(np.asarray(compiled._TRANSFORMS[law](jnp.asarray(words), out.shape[1])), out)
+    picked = compiled._TRANSFORMS[law](lambda numbers: jnp.asarray(words)[:, numbers], out.shape[1])
+    assert_close(np.asarray(picked), out)
 
 
 def test_draws_are_those_of_version_0_3():
@@ -248,7 +250,22 @@ def test_compiled_draws_are_the_hosts_to_float32_rounding(law, shape):
         made, host = recipe(law, shape, start)
         rows = rows_of(made, Time.of(start), jnp.arange(9, dtype=jnp.uint32)[:, None])
         assert rows.dtype == jnp.float32
-        assert_close(np.moveaxis(np.asarray(rows), 0, 1), host)
+        found, unit = np.moveaxis(np.asarray(rows), 0, 1), 1.0
+        if law == "l2-laplace":  # a random size times Gaussian values, which are what is rounded
+            unit = np.maximum(1.0, np.linalg.norm(host.reshape(2, 9, -1), axis=2) / np.sqrt(made.size))
+            unit = unit.reshape(2, 9, *(1,) * len(shape))
+        assert_close(found / unit, host / unit)
+
+
+def test_compiled_gaussian_draws_are_exact_to_float32_rounding():
+    """Against double precision, from the same words, an odd number of values included."""
+    for size in (1, 7, 1000):
+        made, _ = recipe("gaussian", (size,), 3, scales=(1.0, 1.0))
+        at = places(made.key, np.arange(2, dtype=np.uint32), Time.of(3))
+        radius, angle = np.split(words(at, size + size % 2).astype(np.float64), 2, axis=1)
+        radius, angle = np.sqrt(-2 * np.log((radius + 0.5) / 2**32)), 2 * np.pi * angle / 2**32
+        exact = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)], axis=1)[:, :size]
+        assert_allclose(draws_from(made, places_at(made, Time.of(3))), exact, rtol=1e-6, atol=1e-7)
 
 
 @every_law
@@ -279,13 +296,25 @@ def test_programs_draw_where_it_pays(monkeypatch):
         source = FastNoise(0, compiled=options.pop("compiled", None))
         return program_draws(algorithms.pd_ogd(problems.Linear(10), topology.ring(learners), **options), [source])
 
-    assert not drawn(16)
+    assert not drawn(100)
+    assert drawn(300)
     assert drawn(16, compiled=True)
     assert drawn(10_000)
     assert not drawn(10_000, compiled=False)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     assert drawn(16)
     assert not drawn(16, compiled=False)
+
+
+def test_programs_of_small_runs_read_records_and_leave_drawn_samples_to_the_host(monkeypatch):
+    records = streams.common(np.ones((10, 3), np.float32)).feed()
+    drawn = streams.random_signs(2, 3, seed=0).feed()
+    assert program_reads(records, draws=False)
+    assert not program_reads(drawn, draws=False)
+    assert program_reads(drawn, draws=True)
+    monkeypatch.setattr(plan, "_COPIED", 100)
+    assert not program_reads(records, draws=False)
+    assert program_reads(records, draws=True)
 
 
 def test_programs_do_not_draw_for_a_source_with_draws_of_its_own():

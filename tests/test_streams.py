@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -872,3 +873,30 @@ def test_clusters_have_their_centres_and_one_class_for_each_learner() -> None:
     for classes in (1, 6, 7):
         with pytest.raises(ConfigurationError, match="classes"):
             clusters(6, 5, classes, seed=0)
+
+
+def test_programs_cut_records_in_order_out_where_they_lie() -> None:
+    """To the last bit what the host reads, at the last step too, with records left over and blocks without steps."""
+    x, y = np.random.default_rng(0).normal(size=(11, 2)).astype(np.float32), np.arange(11)
+    for stream in (from_arrays(x, y, 3, seed=0, shuffle=False), common(x, y, batch=2)):
+        feed, length = stream.feed(), stream.length
+        assert feed is not None
+        assert length is not None
+        assert feed.exact
+        for start, stop in ((0, 2), (length - 2, length), (length - 1, length), (1, 1)):
+            found = feed.samples(feed.ahead(jnp.uint32(start), stop - start))
+            for mine, read in zip(found, stream.read(start, stop), strict=True):
+                assert (np.asarray(mine) == read).all()
+
+
+def test_pieces_of_records_in_order_are_the_columns_of_their_learners() -> None:
+    x, y = np.random.default_rng(0).normal(size=(26, 2)).astype(np.float32), np.arange(26)
+    stream = from_arrays(x, y, 6, seed=0, shuffle=False)
+    feed, whole = stream.feed(), stream.read(0, stream.length)
+    assert feed is not None
+    assert feed.most_bytes(3) == feed.most_bytes(1) // 3
+    for part, make in enumerate(feed.pieces(3) or ()):
+        piece = make()
+        found = piece.samples(piece.ahead(jnp.uint32(0), len(whole.y)))
+        for mine, read in zip(found, whole, strict=True):
+            assert (np.asarray(mine) == read[:, 2 * part : 2 * part + 2]).all()

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from gossamer.privacy.mixture import INTERVALS, SPAN, sizes
 from gossamer.privacy.noise import Law, NoiseSpec, Scale, columns
-from gossamer.privacy.words import Key, Place, Time, places, words
+from gossamer.privacy.words import Key, Place, Time, places, words_of
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["key", "scales"], meta_fields=["learners", "law", "shape"])
@@ -79,53 +80,79 @@ def draws_from(recipe: Recipe, at: Place) -> jax.Array:
     >>> bool(jnp.allclose(draws_from(recipe, places_at(recipe, Time.of(117))), host[:, 17], rtol=1e-5))
     True
     """
-    drawn = words(at, words_per_draw(recipe.law, recipe.size))
-    values: jax.Array = _TRANSFORMS[recipe.law](drawn, recipe.size) * recipe.scales[:, None]
+    values: jax.Array = _TRANSFORMS[recipe.law](partial(words_of, at), recipe.size) * recipe.scales[:, None]
     return values.reshape(recipe.learners, *recipe.shape)
 
 
-# The transforms of `fast.py`, step by step in the same order.
+# The transforms of `fast.py`, value by value: a compiler makes one loop of each, without a branch.
+
+Pick = Callable[[np.ndarray[Any, Any]], jax.Array]
+"""Gives the words of these numbers, of every place: axes (..., word)."""
 
 
-def _uniform(words: jax.Array) -> jax.Array:
-    return jnp.minimum((words.astype(jnp.float32) + 0.5) * 2.0**-32, 1 - 2.0**-24)
+def _numbers(size: int) -> np.ndarray[Any, Any]:
+    return np.arange(size, dtype=np.uint32)
 
 
-def _laplace(words: jax.Array, size: int) -> jax.Array:
-    words = words[:, :size]
+def _uniform(pick: Pick, size: int) -> jax.Array:
+    return jnp.minimum((pick(_numbers(size)).astype(jnp.float32) + 0.5) * 2.0**-32, 1 - 2.0**-24)
+
+
+def _laplace(pick: Pick, size: int) -> jax.Array:
+    drawn = pick(_numbers(size))
     # As signed numbers, which processors convert several at a time.
-    logarithm = jnp.log(((words >> 1).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31)
-    return jnp.where((words & 1) == 1, -logarithm, logarithm)
+    logarithm = jnp.log(((drawn >> 1).astype(jnp.int32).astype(jnp.float32) + 0.5) * 2.0**-31)
+    return jnp.where((drawn & 1) == 1, -logarithm, logarithm)
 
 
-def _gaussian(words: jax.Array, size: int) -> jax.Array:
-    radius, angle = jnp.split(words.astype(jnp.float32), 2, axis=1)
-    radius = jnp.sqrt(-2 * jnp.log((radius + 0.5) * 2.0**-32))
-    angle = angle * (2 * np.pi * 2.0**-32)
-    return jnp.concatenate([radius * jnp.cos(angle), radius * jnp.sin(angle)], axis=1)[:, :size]
+def gaussian(pick: Pick, size: int, first: int = 0) -> jax.Array:
+    """Gaussian numbers from the words first, first + 1, ..., as Box and Muller make pairs of them.
+
+    Every number is computed for itself, both words again: putting cosines and sines side by side takes five times as
+    long. The second number of a pair is the cosine of an angle a quarter turn behind.
+    """
+    half, value = (size + 1) // 2, _numbers(size)
+    pair, behind = value % np.uint32(max(1, half)), (value >= half).astype(np.uint32) * np.uint32(2**30)
+    radius, angle = pick(first + pair), pick(first + half + pair)
+    # Both halves of the word as signed numbers: their sum rounds once, as the whole word would.
+    upper, lower = (part.astype(jnp.int32).astype(jnp.float32) for part in (radius >> 16, radius & 0xFFFF))
+    length = jnp.sqrt(-2 * jnp.log((upper * 2.0**16 + lower + 0.5) * 2.0**-32))
+    return length * _cosine(angle - behind.reshape(*(1,) * (angle.ndim - 1), size))
 
 
-def _l2_laplace(words: jax.Array, size: int) -> jax.Array:
+# sin(2 pi t) / t in powers of t^2, for a quarter turn to both sides: off by at most 4e-9.
+_SINE = (6.28318516, -41.34165503, 81.60100404, -76.54978143, 39.53669927)
+
+
+def _cosine(angle: jax.Array) -> jax.Array:
+    """Of so many parts in 2^32 of a turn: the sine of what is left to a quarter, exact in whole numbers."""
+    left = jnp.int32(2**30) - jnp.abs(lax.bitcast_convert_type(angle, jnp.int32))
+    turn = left.astype(jnp.float32) * 2.0**-32
+    sine: jax.Array = turn * reduce(lambda total, one: total * (turn * turn) + one, reversed(_SINE))
+    return sine
+
+
+def _l2_laplace(pick: Pick, size: int) -> jax.Array:
     table = jnp.asarray(sizes(size))
-    place = (_gaussian(words[:, -2:], 1) + SPAN) * (INTERVALS / (2 * SPAN))
+    place = (gaussian(pick, 1, first=size + size % 2) + SPAN) * (INTERVALS / (2 * SPAN))
     entry = place.astype(jnp.int32)
     low, high = table[entry], table[entry + 1]
-    return _gaussian(words[:, :-2], size) * (low + (high - low) * (place - entry.astype(jnp.float32)))
+    return gaussian(pick, size) * (low + (high - low) * (place - entry.astype(jnp.float32)))
 
 
-def _exponential(words: jax.Array, size: int) -> jax.Array:
-    return -jnp.log(_uniform(words[:, :size]))
+def _exponential(pick: Pick, size: int) -> jax.Array:
+    return -jnp.log(_uniform(pick, size))
 
 
-def _gumbel(words: jax.Array, size: int) -> jax.Array:
-    return -jnp.log(-jnp.log1p(-_uniform(words[:, :size])))
+def _gumbel(pick: Pick, size: int) -> jax.Array:
+    return -jnp.log(-jnp.log1p(-_uniform(pick, size)))
 
 
-_TRANSFORMS: Mapping[Law, Callable[[jax.Array, int], jax.Array]] = {
+_TRANSFORMS: Mapping[Law, Callable[[Pick, int], jax.Array]] = {
     "laplace": _laplace,
-    "gaussian": _gaussian,
+    "gaussian": gaussian,
     "l2-laplace": _l2_laplace,
     "exponential": _exponential,
     "gumbel": _gumbel,
-    "uniform": lambda words, size: _uniform(words[:, :size]),
+    "uniform": _uniform,
 }

@@ -18,7 +18,7 @@ from gossamer.privacy.compiled import Recipe
 from gossamer.privacy.words import Time
 from gossamer.problems import Block
 from gossamer.simulation.inputs import Drawn, Fed, Inputs, Rows
-from gossamer.simulation.plan import Chunk, batch_of, program_draws
+from gossamer.simulation.plan import Chunk, batch_of, program_draws, program_reads
 from gossamer.simulation.spread import ALONE, Spread
 from gossamer.streams import Feed, Stream
 from gossamer.streams.base import FEED_STEPS
@@ -43,13 +43,19 @@ class Feeder:
 
     @cached_property
     def in_program(self) -> bool:
-        """Whether the program draws noise, and reads samples where it can."""
+        """Whether the program draws noise."""
         return program_draws(self.algorithm, self.sources)
 
     @property
     def fed(self) -> bool:
         """Whether the program reads samples."""
-        return self._feed is not None
+        return self.records is not None
+
+    @cached_property
+    def records(self) -> Feed | None:
+        """What the program reads samples from, before it is put on the device; None where the host reads."""
+        feed = self.stream.feed()
+        return feed if feed is not None and program_reads(feed, self.in_program) else None
 
     @cached_property
     def width(self) -> int:
@@ -87,7 +93,7 @@ class Feeder:
     @cached_property
     def _feed(self) -> Feed | None:
         """The stream as programs read it, on the device; None where the host reads."""
-        if not self.in_program:
+        if not self.fed:
             return None
         return self.stream.on_device(self.algorithm.problem, self.spread.put_feed(self.stream.shared))
 

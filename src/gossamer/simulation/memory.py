@@ -130,10 +130,9 @@ def _noise_bytes(feeder: Feeder) -> int:
 
 def _record_bytes(feeder: Feeder, parts: int = 1) -> int:
     """Of what is put on a device once: records of a stream are dealt where they can be."""
-    feed = feeder.stream.feed() if feeder.in_program else None
-    if feed is not None and not feeder.stream.shared:
-        return feed.most_bytes(parts) + _bytes(feeder.constant()) // parts
-    return _bytes(feed) + _bytes(feeder.constant())
+    if feeder.records is not None and not feeder.stream.shared:
+        return feeder.records.most_bytes(parts) + _bytes(feeder.constant()) // parts
+    return _bytes(feeder.records) + _bytes(feeder.constant())
 
 
 def _scratch(feeder: Feeder, program: Program, run: Shape) -> int:
@@ -162,7 +161,7 @@ def require(feeder: Feeder, program: Program, steps: int, every: int, chunk: int
     alone = jax.default_backend() == "cpu"  # devices of a CPU share its memory
     parts, row_parts = (1, 1) if alone else (feeder.spread.parts, program.row_parts)
     records = _record_bytes(feeder, parts)
-    if feeder.in_program:
+    if feeder.fed:
         _compare(Memory(records=records), feeder, program)  # before they are put there
     run = Shape(steps, len(feeder.sources), every, length_of(feeder, program, steps, every, chunk))
     needed = estimate(feeder, program, run).dealt(parts, row_parts)._replace(records=records)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gossamer.core import Algorithm, Schedule, Segment
 from gossamer.privacy import FastNoise, NoiseSource
-from gossamer.streams import LiveStream, Stream
+from gossamer.streams import Feed, LiveStream, Stream
 
 # Inputs of a chunk are about this large: big enough to hide the cost of a call, small enough to stay near the cache.
 _CHUNK_BYTES = 2**23
@@ -20,7 +20,8 @@ _LONGEST_CHUNK = 4096
 _SHOWN_BYTES = 2**28  # of rows and transcripts that wait on the device
 # A chunk handles about so many numbers, on an accelerator and on a CPU: it takes seconds also where learners are many.
 _CHUNK_WORK = (2**36, 2**30)
-_DRAWN_IN_PROGRAM = 20_000
+_DRAWN_IN_PROGRAM = 2_000  # values an exchange: see `program_draws`
+_COPIED = 2**30  # bytes of records that are put on a CPU for a small run, beside those of the stream
 
 
 class Chunk(NamedTuple):
@@ -136,9 +137,7 @@ def chunk_length(
     samples = (batch or algorithm.learners) * max(1, block) * math.prod(algorithm.problem.feature_shape)
     values = (0 if fed else samples) + _changing_weights(algorithm)
     if not program_draws(algorithm, sources):
-        drawn = sum(spec.size for spec in algorithm.learner.noise.values())
-        served = sum(spec.size for spec in algorithm.server.noise.values()) if algorithm.server else 0
-        values += len(sources) * (algorithm.learners * drawn + served)
+        values += len(sources) * drawn(algorithm)
     work = len(sources) * (samples + algorithm.learners * algorithm.problem.dim)
     patience = _CHUNK_WORK[jax.default_backend() == "cpu"] // work
     room = _SHOWN_BYTES // (4 * max(1, shown))
@@ -171,7 +170,7 @@ def batch_of(stream: Stream) -> int | None:
 
 
 def program_draws(algorithm: Algorithm, sources: Sequence[NoiseSource]) -> bool:
-    """Whether the compiled program draws noise and reads samples by itself; else the host does, beside it.
+    """Whether the compiled program draws noise by itself; else the host does, beside it.
 
     On accelerators it does. On a CPU it does from `_DRAWN_IN_PROGRAM` values an exchange on: below, a second core draws
     on the host meanwhile; above, the program's own loops use both cores, and nothing is written down.
@@ -181,8 +180,22 @@ def program_draws(algorithm: Algorithm, sources: Sequence[NoiseSource]) -> bool:
     asked = {source.compiled for source in sources if isinstance(source, FastNoise)} - {None}
     if asked:
         return asked == {True}
-    values = algorithm.learners * algorithm.problem.dim
-    return jax.default_backend() != "cpu" or values >= _DRAWN_IN_PROGRAM
+    return jax.default_backend() != "cpu" or drawn(algorithm) >= _DRAWN_IN_PROGRAM
+
+
+def program_reads(feed: Feed, draws: bool) -> bool:
+    """Whether the compiled program reads samples by itself; `draws`: whether it draws noise.
+
+    Records that are in memory it always reads: to gather them on the host takes up to half of a run. Of many records a
+    small run makes no copy, and samples that are drawn themselves come from where noise does.
+    """
+    return draws or (feed.exact and sum(leaf.nbytes for leaf in jax.tree.leaves(feed)) <= _COPIED)
+
+
+def drawn(algorithm: Algorithm) -> int:
+    """Random values of an exchange, for one seed."""
+    served = sum(spec.size for spec in algorithm.server.noise.values()) if algorithm.server else 0
+    return algorithm.learners * sum(spec.size for spec in algorithm.learner.noise.values()) + served
 
 
 def _changing_weights(algorithm: Algorithm) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from gossamer.checks import check_count, check_seed
 from gossamer.errors import ConfigurationError, DataError
@@ -36,6 +37,7 @@ from gossamer.streams.partition import Partition, Rest, check_partition, shares_
 class ArrayFeed(Feed):
     """Records on the device, and the order in which a program plays them."""
 
+    exact = True
     x: Any
     y: Any
     order: Order
@@ -81,6 +83,46 @@ def _filled(leaf: Any, shape: tuple[int, ...]) -> Any:
         if np.shape(leaf) == shape
         else np.concatenate([leaf, np.zeros((shape[0] - len(leaf), *shape[1:]), leaf.dtype)])
     )
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["x", "y"], meta_fields=["width"])
+@dataclass(frozen=True, eq=False)
+class OrderedFeed(Feed):
+    """Records on the device in the order in which they are played, so many a step: read where they lie."""
+
+    exact = True
+    x: Any
+    y: Any
+    width: int
+
+    def ahead(self, first: jax.Array, steps: int) -> jax.Array:
+        """The numbers of the steps."""
+        return first + jnp.arange(steps, dtype=jnp.uint32)
+
+    def samples(self, ahead: jax.Array) -> Block:
+        """Rows, cut out."""
+        steps, first = len(ahead), jnp.sum(ahead[:1]) * np.uint32(self.width)  # there may be no step
+        rows = (lax.dynamic_slice_in_dim(leaf, first, steps * self.width) for leaf in (self.x, self.y))
+        return Block(*(leaf.reshape(steps, self.width, *leaf.shape[1:]) for leaf in rows))
+
+    def examples(self) -> Block:
+        """All records."""
+        return Block(self.x, self.y)
+
+    def pieces(self, parts: int) -> list[Callable[[], Feed]]:
+        """Of each run of learners its columns of every step."""
+        return [partial(self._piece, part, self.width // parts) for part in range(parts)]
+
+    def most_bytes(self, parts: int) -> int:
+        """The records are dealt evenly."""
+        return super().most_bytes(1) // parts
+
+    def _piece(self, part: int, width: int) -> OrderedFeed:
+        def cut(leaf: Array) -> Array:
+            steps = leaf[: len(leaf) // self.width * self.width].reshape(-1, self.width, *leaf.shape[1:])
+            return steps[:, part * width : (part + 1) * width].reshape(-1, *leaf.shape[1:])
+
+        return OrderedFeed(cut(self.x), cut(self.y), width)
 
 
 class ArrayStream(Stream):
@@ -130,6 +172,8 @@ class ArrayStream(Stream):
 
     def feed(self) -> Feed:
         """The records, and their order."""
+        if self._in_order:
+            return OrderedFeed(self._x, self._y, self.order.width)
         return ArrayFeed(self._x, self._y, self.order)
 
     def fingerprint(self) -> str | None:

@@ -32,7 +32,12 @@ class Feed(ABC):
 
     In two parts, of which programs compute the first an exchange before the second. A compiler that makes one loop of
     two computes the first again for every element of the second; so it cannot.
+
+    Attributes:
+        exact: whether samples are those of `Stream.read` to the last bit.
     """
+
+    exact = False
 
     @abstractmethod
     def ahead(self, first: jax.Array, steps: int) -> Any:

@@ -212,7 +212,7 @@ class Theorems:
         c_5 = max(1.0, 48 * (1 - v) ** 2 * 2 ** (1 - v) / (mu * lam))
         c_6 = c_5 * (c_1 * lam + c_2 / lam + c_3 * lam**2 + c_4 * gamma**2 + sum(size for _, size in sums))
         begun = 16 * (1 - v) ** 2 * first / (mu * lam)
-        return sum(size / t**fall for fall, size in sums) + (begun + c_6) / t ** (1 - v)
+        return float(sum(size / t**fall for fall, size in sums) + (begun + c_6) / t ** (1 - v))
 
     def start(self, theorem: int) -> float:
         """t_0 of Theorem 3, t_0' of Theorem 4: from where on their rates hold."""
