@@ -2,7 +2,7 @@
 
     gossamer study examples/four_papers.py --quick
 
-Eight learners meet the records of the breast cancer data, each once, and learn to tell two kinds of tumours apart. Every
+Eight learners meet the records of the breast cancer data, each once, and learn to tell two kinds of tumours apart. Each
 algorithm has its step chosen on another order of the data and other noise. Those whose guarantees are against the same
 observer are compared. Paper 004 is about experts whose losses are told: it does not apply.
 """
