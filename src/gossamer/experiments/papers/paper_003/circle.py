@@ -36,7 +36,7 @@ def circle() -> topology.Topology:
 def dealt(x: Any, y: Any, samples: int, split: Any, seed: int = 0, **options: Any) -> Stream:
     """Each record as often as so many samples of every learner need.
 
-    >>> dealt(np.eye(10), np.zeros(10, int), 4, "even").length
+    >>> dealt(np.eye(10), np.zeros(10, int), 4, "iid").length
     4
     """
     deal = partial(streams.from_arrays, x, y, LEARNERS, split, seed=STREAM_SEED + seed, **options)
