@@ -23,7 +23,7 @@ from gossamer.experiments import (
     single,
 )
 from gossamer.experiments.papers.paper_004.cases import At, Case, Repeats, cell
-from gossamer.experiments.showing import promise
+from gossamer.privacy import Guarantee
 from gossamer.reports import Table
 
 NEAR = 0.1  # how far a fitted power may be above the paper's
@@ -163,7 +163,17 @@ class Scaling:
             said = ", ".join(f"{one.power:g}" for one in self.powers.get(title, ())) or "-"
             numbers = [self._shown(found, title, value) for value in self.values]
             rows.append(
-                (title, *numbers, "-" if fit is None else str(fit), said, promise(next(iter(results.values()))))
+                (
+                    title,
+                    *numbers,
+                    "-" if fit is None else str(fit),
+                    said,
+                    _promise(
+                        {**self.cases, **{name: one[0] for name, one in (self.also or {}).items()}}[title]
+                        .make(self.at(next(iter(results))))
+                        .guarantee
+                    ),
+                )
             )
         heads = (f"{SHOWN[self.field]} = {value:,g}" for value in self.values)
         table = Table(("case", *heads, f"power of {self.power_of}", "paper", "guarantee"), tuple(rows))
@@ -188,6 +198,13 @@ class Scaling:
         estimate = one[0].estimate(self.word)
         margin = f"\u00a0±\u00a0{number(estimate.margin)}" if math.isfinite(estimate.margin) else ""
         return f"{number(estimate.mean)}{margin}" + (f" ({one[1]:.2g})" if self.gaps else "")
+
+
+def _promise(guarantee: Guarantee) -> str:
+    """Of the algorithm on samples: nothing clips what is summed up already, so runs on sums promise less."""
+    delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
+    told = f"epsilon {guarantee.epsilon:.4g}{delta}, {guarantee.basis} ({guarantee.observer})"
+    return "none" if guarantee.basis == "none" else told
 
 
 def number(value: float) -> str:
