@@ -8,6 +8,7 @@ import typer
 
 from gossamer.cli.study import Data, Figure, Full, Processes, Quick, StandIn, asked_for, carry_out, options_of
 from gossamer.errors import ConfigurationError
+from gossamer.experiments import papers
 
 PAPERS = ("000", "001", "002", "003", "004")
 
@@ -29,6 +30,6 @@ def reproduce(
     if paper not in PAPERS:
         raise ConfigurationError("paper", paper, " or ".join(map(repr, PAPERS)), "others are not reproduced yet")
     asked = asked_for(quick, full, data, stand_in)
-    study = import_module(f"gossamer.experiments.papers.paper_{paper}").study(asked)
+    study = import_module(f"{papers.__name__}.paper_{paper}").study(asked)
     command = ["gossamer", "reproduce", paper, *options_of(figure, quick, stand_in)]
     carry_out(study, out or Path(f"gossamer-{paper}"), figure, command, data, processes)

@@ -38,6 +38,10 @@ class Order(ABC):
         """The record numbers there: those themselves, where nothing is listed."""
         return places
 
+    def told(self) -> tuple[str, list[Any]]:
+        """All that the order follows from: what checkpoints and cells of studies know a stream by stays the same."""
+        return str(jax.tree.structure(self)), jax.tree.leaves(self)
+
     @property
     def nbytes(self) -> int:
         """Of what is listed."""
@@ -107,6 +111,12 @@ class Shares(Order):
     key: Key
     origin: Any
     shuffle: bool
+
+    def told(self) -> tuple[str, list[Any]]:
+        """Without the origin: what learners are dealt does not depend on how a mesh cuts them."""
+        key = "CustomNode(namedtuple[Key], [*, *, *, *])"
+        kept = [self.dealt, self.first, self.size, self.stride, *self.key]
+        return f"PyTreeDef(CustomNode(Shares[({self.shuffle},)], [*, *, *, *, {key}]))", kept
 
     @classmethod
     def evenly(cls, dealt: Array, learners: int, key: Key, *, shuffle: bool) -> Shares:
