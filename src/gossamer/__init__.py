@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gossamer.problems import Block
     from gossamer.simulation import Run, simulate, simulate_many
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "Algorithm",
