@@ -378,7 +378,7 @@ def figure_claims(which: str, sizes: Sizes, found: Found) -> Sequence[Claim]:
             known = theirs is not None and ours is not None and len(theirs.values) == len(ours.values)
             less = below(theirs, ours, (title, "Algorithm 1")) if known and theirs and ours else NOT_RUN
             claims.append(single(f"{NAMES[which]}: {title} ends below {mine}", where, less))
-        stalls = decided(theirs.mean <= STALLED, str(theirs)) if theirs else NOT_RUN
+        stalls = about(theirs, 0.0, STALLED) if theirs else NOT_RUN
         claims.append(single(f"{NAMES[which]}: {title} does not train (at most {STALLED:g})", where, stalls))
     return claims
 
