@@ -16,6 +16,7 @@ from gossamer import simulate
 from gossamer.cli.kinds import DATASETS, GENERATORS, Maker
 from gossamer.core import Algorithm, Federation
 from gossamer.core.spec import LISTED, TABLES, make_algorithm, make_network, sections_of
+from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.simulation import Run
 from gossamer.spec import Nothing, Section, find, keys_of, kinds, picked
@@ -162,11 +163,13 @@ class ForNodes(NamedTuple):
     algorithm: Algorithm
     stream: Stream | None
     only_label: int | None
+    schema: Schema | None
 
 
 def load_for_nodes(file: Path, nodes: int) -> ForNodes:
     """Read the algorithm of a network of so many nodes; [data], where it is there, says what its samples look like."""
     tables = _parsed(file)
+    schema = Schema.of(tables.pop("schema")) if "schema" in tables else None
     given = tables.get("topology", {})
     if isinstance(given, dict) and not {"rows", "parts", "topology", "dimension", "graph"} & set(given):
         tables["topology"] = given | {"learners": nodes}
@@ -177,7 +180,7 @@ def load_for_nodes(file: Path, nodes: int) -> ForNodes:
         raise ConfigurationError("[algorithm] name", algorithm.name, "an algorithm that gossips", "it needs a server")
     if algorithm.learners != nodes:
         raise ConfigurationError("--nodes", nodes, f"{algorithm.learners}, as [topology] says")
-    return ForNodes(algorithm, source and source.stream, source and source.only_label)
+    return ForNodes(algorithm, source and source.stream, source and source.only_label, schema)
 
 
 def _with_data(sections: Mapping[str, Section]) -> tuple[Source, dict[str, Mapping[str, Any]]]:

@@ -57,7 +57,7 @@ def new(
     members = _members(member)
     found = load_for_nodes(algorithm, len(members))
     ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
-    new_network(directory, ready, members, pace=Pace(deadline=deadline, period=period))
+    new_network(directory, ready, members, pace=Pace(deadline=deadline, period=period), schema=found.schema)
     console = Console()
     warn(*doubts.about_privacy(ready.guarantee))
     say(console, ready.describe())

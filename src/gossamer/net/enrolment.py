@@ -19,11 +19,12 @@ from typing import NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gossamer.core import Algorithm
+from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import SETTINGS, NodeDirectory
-from gossamer.net.membership.agreement import Agreement
+from gossamer.net.membership.agreement import Agreement, Arrivals
 from gossamer.net.membership.members import Members, Request
 from gossamer.net.node.agreement import key_fingerprint, prepared
 from gossamer.net.node.correspondence import Pace
@@ -35,7 +36,14 @@ from gossamer.privacy import SecureNoise
 
 
 def new_network(
-    directory: Path, algorithm: Algorithm, members: Mapping[str, str], *, pace: Pace | None = None
+    directory: Path,
+    algorithm: Algorithm,
+    members: Mapping[str, str],
+    *,
+    pace: Pace | None = None,
+    schema: Schema | None = None,
+    arrivals: Arrivals = "hidden",
+    exchanges: int | None = None,
 ) -> Agreement:
     """Write the agreement of a network, and the key that signs it.
 
@@ -44,6 +52,9 @@ def new_network(
         algorithm: as `prepared` made it.
         members: the sites and their addresses `host:port`, in the order of the learners.
         pace: how long nodes wait.
+        schema: what records look like; None where samples come as numbers.
+        arrivals: whether it is public when samples come.
+        exchanges: after how many learning ends; None: with the guarantee.
 
     >>> import tempfile
     >>> from gossamer import algorithms, problems, topology
@@ -61,7 +72,9 @@ def new_network(
     """
     require_net()
     signer = Ed25519PrivateKey.generate()
-    agreement = Agreement.new(algorithm, members, pace or Pace(), signer)
+    agreement = Agreement.new(
+        algorithm, members, pace or Pace(), signer, schema=schema, arrivals=arrivals, exchanges=exchanges
+    )
     _make_empty(directory)
     _write(directory / "coordinator.key", signer.private_bytes_raw())
     _write(directory / "agreement.json", agreement.to_bytes())

@@ -6,18 +6,23 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm
+from gossamer.data.schema import Choice, Schema
 from gossamer.errors import ConfigurationError
 from gossamer.net.membership.documents import VERSION, altered, canonical, digest_of, read, write
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.wire.addresses import parts_of
 
-_KEYS = ("network", "algorithm", "pace", "members", "coordinator")
+Arrivals = Literal["public", "hidden"]
+"""Whether everybody may know when samples come, or nobody outside the site."""
+
+_KEYS = ("network", "algorithm", "pace", "members", "schema", "arrivals", "exchanges", "coordinator")
 
 
 class Member(NamedTuple):
@@ -36,6 +41,9 @@ class Agreement:
         spec: the algorithm's specification.
         pace: how long nodes wait.
         members: one for each learner, by number.
+        schema: what records look like; None where samples come as numbers, {"x": [...], "y": ...}.
+        arrivals: whether it is public when samples come.
+        exchanges: after how many learning ends; None: with the guarantee.
         coordinator: public key of who signs, hexadecimal digits.
         signature: of all the rest, likewise.
     """
@@ -44,11 +52,24 @@ class Agreement:
     spec: Mapping[str, Any]
     pace: Pace
     members: tuple[Member, ...]
+    schema: Schema | None
+    arrivals: Arrivals
+    exchanges: int | None
     coordinator: str
     signature: str = ""
 
     @classmethod
-    def new(cls, algorithm: Algorithm, members: Mapping[str, str], pace: Pace, signer: Ed25519PrivateKey) -> Agreement:
+    def new(
+        cls,
+        algorithm: Algorithm,
+        members: Mapping[str, str],
+        pace: Pace,
+        signer: Ed25519PrivateKey,
+        *,
+        schema: Schema | None = None,
+        arrivals: Arrivals = "hidden",
+        exchanges: int | None = None,
+    ) -> Agreement:
         """A fresh agreement over an algorithm, between members with their addresses.
 
         >>> from gossamer import algorithms, problems, topology
@@ -69,9 +90,14 @@ class Agreement:
             addresses = list(members.values())
             twice = next(address for address in addresses if addresses.count(address) > 1)
             raise ConfigurationError("members", twice, "an address of its own for each member")
+        _check_schema(algorithm, schema)
+        check_choice("arrivals", arrivals, Arrivals)
+        if exchanges is not None:
+            check_count("exchanges", exchanges)
         known = tuple(Member(*one) for one in members.items())
         public = signer.public_key().public_bytes_raw().hex()
-        made = cls(secrets.token_hex(16), algorithm.spec(), pace, known, public)
+        network = secrets.token_hex(16)
+        made = cls(network, algorithm.spec(), pace, known, schema, arrivals, exchanges, public)
         return made.signed(signer)
 
     @classmethod
@@ -91,8 +117,17 @@ class Agreement:
             raise ConfigurationError(
                 "agreement", str(file), "a pace and members as this version writes them", hint
             ) from None
+        check_choice("agreement arrivals", document["arrivals"], Arrivals)
         return cls(
-            document["network"], document["algorithm"], pace, members, document["coordinator"], document["signature"]
+            document["network"],
+            document["algorithm"],
+            pace,
+            members,
+            None if document["schema"] is None else Schema.of(document["schema"]),
+            document["arrivals"],
+            document["exchanges"],
+            document["coordinator"],
+            document["signature"],
         )
 
     def signed(self, signer: Ed25519PrivateKey) -> Agreement:
@@ -107,6 +142,9 @@ class Agreement:
             "algorithm": self.spec,
             "pace": asdict(self.pace),
             "members": [one._asdict() for one in self.members],
+            "schema": None if self.schema is None else self.schema.table(),
+            "arrivals": self.arrivals,
+            "exchanges": self.exchanges,
             "coordinator": self.coordinator,
             "signature": self.signature,
         }
@@ -133,3 +171,23 @@ class Agreement:
         if name not in names:
             raise ConfigurationError("member", name, f"a member of the agreement: {', '.join(names)}")
         return names.index(name)
+
+
+def _check_schema(algorithm: Algorithm, schema: Schema | None) -> None:
+    """Refuse columns that are not the features and labels of the problem."""
+    if schema is None:
+        return
+    problem = algorithm.problem
+    if problem.feature_shape != (schema.dim,):
+        hint = f"this one makes {schema.dim} features of {len(schema.features)} columns" + (
+            " and the intercept" if schema.intercept else ""
+        )
+        needed = " x ".join(map(str, problem.feature_shape))
+        raise ConfigurationError("schema features", schema.dim, f"{needed}, as the problem needs", hint)
+    if problem.classifies != isinstance(schema.label, Choice):
+        allowed = "values, for classes" if problem.classifies else "bounds, for a target"
+        raise ConfigurationError("schema label", schema.label.name, f"a column with {allowed}")
+    classes = getattr(problem, "classes", 2)
+    if isinstance(schema.label, Choice) and len(schema.label.values) != classes:
+        allowed = f"{classes} values, as the problem has classes"
+        raise ConfigurationError("schema label", list(schema.label.values), allowed)
