@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from gossamer import Budget, algorithms, problems, simulate, streams, topology
 from gossamer.cli import app
+from gossamer.cli.config import load_for_nodes
 from gossamer.core.drawing import learners_draws, schedules
 from gossamer.errors import ConfigurationError, GossamerError, PrivacyError
 from gossamer.net import (
@@ -347,6 +348,18 @@ def test_the_page_for_sites_can_be_followed(tmp_path: Path, monkeypatch: pytest.
         if "admit" in words:
             seen = done.output.strip().rpartition(": ")[2]
     assert len(seen.split()) == 8
+
+
+def test_the_schema_says_what_the_problem_needs(tmp_path: Path) -> None:
+    clinics = (ROOT / "examples" / "clinics" / "tumours.toml").read_text()
+    found = load_for_nodes(ROOT / "examples" / "clinics" / "tumours.toml", 3)
+    problem = found.algorithm.problem
+    assert isinstance(problem, problems.Logistic) and found.schema is not None
+    assert (problem.dim, problem.feature_bound) == (11, found.schema.feature_bound)
+    own = tmp_path / "own.toml"  # what a file says itself counts
+    own.write_text(clinics.replace('kind = "logistic"', 'kind = "logistic"\nfeature_bound = 2.0'))
+    own_problem = load_for_nodes(own, 3).algorithm.problem
+    assert isinstance(own_problem, problems.Logistic) and own_problem.feature_bound == 2.0
 
 
 def test_trying_says_that_it_is_for_trying(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from gossamer import simulate
 from gossamer.cli.kinds import DATASETS, GENERATORS, Maker
 from gossamer.core import Algorithm, Federation
 from gossamer.core.spec import LISTED, TABLES, make_algorithm, make_network, sections_of
-from gossamer.data.schema import Schema
+from gossamer.data.schema import Choice, Schema
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.simulation import Run
 from gossamer.spec import Nothing, Section, find, keys_of, kinds, picked
@@ -175,12 +175,22 @@ def load_for_nodes(file: Path, nodes: int) -> ForNodes:
         tables["topology"] = given | {"learners": nodes}
     sections = sections_of(tables, TABLES, SECTIONS)
     source, made = _with_data(sections) if "data" in sections else (None, {n: sections[n].table for n in TABLES})
+    if schema is not None:
+        made["problem"] = {**_shape_of_schema(schema, sections["problem"]), **made["problem"]}
     algorithm = make_algorithm(made)
     if isinstance(algorithm.topology, Federation):
         raise ConfigurationError("[algorithm] name", algorithm.name, "an algorithm that gossips", "it needs a server")
     if algorithm.learners != nodes:
         raise ConfigurationError("--nodes", nodes, f"{algorithm.learners}, as [topology] says")
     return ForNodes(algorithm, source and source.stream, source and source.only_label, schema)
+
+
+def _shape_of_schema(schema: Schema, problem: Section) -> dict[str, Any]:
+    """What the schema says about the problem: the size and the bound of its features, and how many classes."""
+    classes = len(schema.label.values) if isinstance(schema.label, Choice) else None
+    said = {"dim": schema.dim, "feature_bound": schema.feature_bound, "classes": classes}
+    allowed = keys_of(picked(problem, "problem").make)
+    return {key: value for key, value in said.items() if key in allowed and value is not None}
 
 
 def _with_data(sections: Mapping[str, Section]) -> tuple[Source, dict[str, Mapping[str, Any]]]:
