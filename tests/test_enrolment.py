@@ -354,12 +354,14 @@ def test_the_schema_says_what_the_problem_needs(tmp_path: Path) -> None:
     clinics = (ROOT / "examples" / "clinics" / "tumours.toml").read_text()
     found = load_for_nodes(ROOT / "examples" / "clinics" / "tumours.toml", 3)
     problem = found.algorithm.problem
-    assert isinstance(problem, problems.Logistic) and found.schema is not None
+    assert isinstance(problem, problems.Logistic)
+    assert found.schema is not None
     assert (problem.dim, problem.feature_bound) == (11, found.schema.feature_bound)
     own = tmp_path / "own.toml"  # what a file says itself counts
     own.write_text(clinics.replace('kind = "logistic"', 'kind = "logistic"\nfeature_bound = 2.0'))
     own_problem = load_for_nodes(own, 3).algorithm.problem
-    assert isinstance(own_problem, problems.Logistic) and own_problem.feature_bound == 2.0
+    assert isinstance(own_problem, problems.Logistic)
+    assert own_problem.feature_bound == 2.0
 
 
 def test_trying_says_that_it_is_for_trying(tmp_path: Path) -> None:

@@ -22,9 +22,10 @@ def main(folder: Path) -> None:
     order = np.random.default_rng(0).permutation(len(bunch.data))
     largest = bunch.data[order, 20:]  # of each measure, the mean of the three largest nuclei of an image
     words = np.array(["malignant", "benign"])[bunch.target[order]]
-    records = [dict(zip(COLUMNS, row, strict=True)) | {"diagnosis": word} for row, word in zip(largest, words)]
-    for number, record in enumerate(records):
-        record["patient"] = number
+    records = [
+        {"patient": number, "diagnosis": word, **dict(zip(COLUMNS, row, strict=True))}
+        for number, (row, word) in enumerate(zip(largest, words, strict=True))
+    ]
     folder.mkdir(parents=True, exist_ok=True)
     headers = {
         "north": [*COLUMNS, "diagnosis"],
