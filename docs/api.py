@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 MODULES = ("algorithms", "algorithms.authoring", "problems", "sets", "topology", "streams", "data", "simulation")
-MODULES += ("metrics", "reports", "privacy", "privacy.accounting", "mechanisms", "auditing", "net", "spec", "core")
+MODULES += (
+    "metrics",
+    "model",
+    "reports",
+    "privacy",
+    "privacy.accounting",
+    "mechanisms",
+    "auditing",
+    "net",
+    "spec",
+    "core",
+)
 MODULES += ("experiments", "experiments.measures", "errors")
 MADE = "Made from the docstrings by `python docs/api.py`; do not edit."
 

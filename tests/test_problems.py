@@ -226,6 +226,20 @@ def test_predictions_and_accuracy(make: Callable[..., Problem]) -> None:
         assert predicted.dtype == jnp.float32
 
 
+@every
+def test_the_loss_is_that_of_the_probabilities(make: Callable[..., Problem]) -> None:
+    """Where there are probabilities, they sum to one, and the loss is minus the logarithm of the label's."""
+    problem = make()
+    decision, block = samples(problem, ROWS, seed=7)
+    found = problem.probabilities(jnp.asarray(decision), block.x)
+    if found is None:
+        assert isinstance(problem, Hinge) or not problem.classifies
+        return
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-5)
+    own = np.asarray(found)[np.arange(ROWS), block.y]
+    np.testing.assert_allclose(-np.log(own), problem.losses(decision, block), rtol=1e-4, atol=1e-6)
+
+
 def test_losses_against_their_formulas() -> None:
     decision, block = samples(Logistic(FEATURES), 9, seed=8)
     x, sign = block.x.astype(float), np.where(block.y == 1, 1, -1)

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 from gossamer import net
+from gossamer.data import Choice, Number, Schema
 from gossamer.errors import ConfigurationError, DataError, NetworkError
+from gossamer.model import trained
 from gossamer.net.data.sources import from_iterable
 from gossamer.net.node.spending import Refusal
 from gossamer.net.web import endpoint as serving
@@ -194,9 +196,10 @@ def test_predictions_for_images():
 
 def test_few_programs_are_compiled(board):
     board.publish(0, np.ones(2, np.float32))
+    before = trained._compiled._cache_size()
     for rows in range(1, 33):
         assert board.predict([[1, 2]] * rows)["prediction"] == [1] * rows
-    assert board._predict._cache_size() == 6
+    assert trained._compiled._cache_size() - before == 12  # classes and probabilities of 1, 2, 4, ... rows
 
 
 def test_no_prediction_before_the_first_decision(board):
@@ -309,9 +312,57 @@ def test_decision(board, endpoint):
 def test_predict(board, endpoint):
     assert ask_json(endpoint, "/predict", "POST", '{"x": [1, 2]}')[0] == 503
     board.publish(9, np.float32([1, -2]))
-    assert ask_json(endpoint, "/predict", "POST", '{"x": [1, 2]}') == (200, {"prediction": 0, "exchange": 9})
-    many = {"prediction": [0, 1, 0], "exchange": 9}
-    assert ask_json(endpoint, "/predict", "POST", '{"x": [[1, 2], [3, 1], [0, 0]]}') == (200, many)
+    one = {"prediction": 0, "probabilities": [pytest.approx(0.952574, abs=1e-5), pytest.approx(0.047426, abs=1e-5)]}
+    assert ask_json(endpoint, "/predict", "POST", '{"x": [1, 2]}') == (200, one | {"exchange": 9, "classes": [0, 1]})
+    status, many = ask_json(endpoint, "/predict", "POST", '{"x": [[1, 2], [3, 1], [0, 0]]}')
+    assert (status, many["prediction"], many["exchange"]) == (200, [0, 1, 0], 9)
+    np.testing.assert_allclose(many["probabilities"], [[0.952574, 0.047426], [0.26894, 0.73106], [0.5, 0.5]], atol=1e-5)
+
+
+SCHEMA = Schema((Number("age", 0, 100), Choice("smoker", ("no", "yes"))), Choice("ill", ("healthy", "ill")))
+
+
+def test_predict_by_names_of_columns(logs):
+    """Probabilities and names of classes, whatever the order of columns and whatever else a record has."""
+    own = Board(Logistic(4), PROMISE, 0, schema=SCHEMA, logs=logs)
+    own.publish(5, np.float32([2, -1, 1, 0]))
+    opened = Endpoint(own)
+    try:
+        body = '{"smoker": "yes", "town": "Bern", "age": 75}'
+        status, facts = ask_json(opened, "/predict", "POST", body)
+        assert (status, facts["prediction"], facts["classes"], facts["exchange"]) == (200, "ill", ["healthy", "ill"], 5)
+        np.testing.assert_allclose(facts["probabilities"], [1 - 0.880797, 0.880797], atol=1e-5)
+        status, facts = ask_json(opened, "/predict", "POST", f'[{body}, {{"age": "0", "smoker": "no"}}]')
+        assert (status, facts["prediction"]) == (200, ["ill", "healthy"])
+        assert [len(row) for row in facts["probabilities"]] == [2, 2]
+        for bad, said in (
+            ("{}", "no column 'age'"),
+            (f'{{"age": 1, "smoker": "{MARKED}"}}', "not in the schema"),
+            ('{"age": null, "smoker": "no"}', "holds no number"),
+            ('{"x": [1, 2]}', "no column 'age'"),
+            ("[]", "no samples"),
+            ("[[1, 2]]", "columns by name"),
+            ("5", "a record"),
+        ):
+            status, facts = ask_json(opened, "/predict", "POST", bad)
+            assert status == 400
+            assert said in facts["error"]
+            assert "12345" not in facts["error"]
+    finally:
+        opened.close()
+
+
+def test_a_target_is_predicted_in_its_unit():
+    own = Board(LeastSquares(2), PROMISE, 0, schema=Schema((Number("age", 0, 100),), Number("cost", 0, 5000)))
+    own.publish(5, np.float32([0.5, 0.1]))
+    assert own.predict({"age": 100}) == {"prediction": pytest.approx(4000), "exchange": 5}
+
+
+def test_a_prediction_beyond_float32_is_refused():
+    own = Board(LeastSquares(2), PROMISE, 0)
+    own.publish(5, np.float32([3, 3]))
+    with pytest.raises(DataError, match="row 1: the prediction is beyond"):
+        own.predict([[1, 1], [3e38, 1]])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.errors import ConfigurationError, DataError
+from gossamer.problems import Problem
 from gossamer.spec import nearest
 
 
@@ -218,6 +219,28 @@ class Schema:
             return Encoded(x, int(label), clipped)
         return Encoded(x, self.label.scaled(label), clipped + self.label.clips(label))
 
+    def require_fits(self, problem: Problem) -> None:
+        """Refuse a problem whose features and labels are not these columns.
+
+        >>> from gossamer.problems import Logistic
+        >>> Schema((Number("age", 0, 100),), Choice("ill", ("no", "yes"))).require_fits(Logistic(5))
+        Traceback (most recent call last):
+            ...
+        gossamer.errors.ConfigurationError: schema features: got 2; allowed: 5, as the problem needs. ...
+        """
+        if problem.feature_shape != (self.dim,):
+            made = f"this one makes {self.dim} features of {len(self.features)} columns"
+            hint = made + " and the intercept" * self.intercept
+            needed = " x ".join(map(str, problem.feature_shape))
+            raise ConfigurationError("schema features", self.dim, f"{needed}, as the problem needs", hint)
+        if problem.classifies != isinstance(self.label, Choice):
+            allowed = "values, for classes" if problem.classifies else "bounds, for a target"
+            raise ConfigurationError("schema label", self.label.name, f"a column with {allowed}")
+        classes = getattr(problem, "classes", 2)
+        if isinstance(self.label, Choice) and len(self.label.values) != classes:
+            allowed = f"{classes} values, as the problem has classes"
+            raise ConfigurationError("schema label", list(self.label.values), allowed)
+
     def answer(self, predicted: float) -> str | float:
         """What a prediction means: the value of a class, or the number of a target."""
         if isinstance(self.label, Choice):
@@ -240,7 +263,7 @@ def _text(value: Any) -> str:
     """
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    if isinstance(value, float | np.floating) and value == int(value):
+    if isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value).strip()
 

@@ -98,7 +98,7 @@ def launch(
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
-    board = Board(ready.problem, ready.guarantee, link.learner)
+    board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
     with ExitStack() as stack:
         earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
         keep = kept_rows(ready, len(link.peers))

@@ -172,6 +172,10 @@ class Problem(ABC):
     def predict(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         """Class labels (int32) or real predictions for the rows of `x`."""
 
+    def probabilities(self, decision: jax.Array, x: jax.Array) -> jax.Array | None:
+        """How likely each class is for the rows of `x`, (rows, classes); None where the loss is of no probabilities."""
+        return None
+
     def correct(self, decision: jax.Array, block: Block) -> jax.Array | None:
         """1 for every row classified correctly, else 0; None for problems without classes."""
         if not self.classifies:

@@ -114,6 +114,15 @@ class Logistic(BinaryLink):
         """R^2 / 4 + l2 with features of norm at most R."""
         return None if self.feature_bound is None else self.feature_bound**2 / 4 + self.l2
 
+    def probabilities(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        """Of label 0 and of label 1: the sigmoid of the score.
+
+        >>> Logistic(dim=1).probabilities(jnp.ones(1), jnp.array([[0.0], [2.0]])).round(2).tolist()
+        [[0.5, 0.5], [0.1..., 0.8...]]
+        """
+        scores = self._scores(decision, self._arrived(x))
+        return jnp.stack([jax.nn.sigmoid(-scores), jax.nn.sigmoid(scores)], axis=1)
+
     def _link(self, score: jax.Array, y: jax.Array) -> jax.Array:
         return jax.nn.softplus(jnp.where(y == 1, -score, score))
 

@@ -148,6 +148,10 @@ class Model(Problem):
         outputs = self._outputs(decision, x)
         return best_class(outputs.T) if self.classifies else outputs
 
+    def probabilities(self, decision: jax.Array, x: jax.Array) -> jax.Array | None:
+        """The softmax of the logits; None for the squared loss."""
+        return jax.nn.softmax(self._outputs(decision, x), axis=1) if self.classifies else None
+
     def _outputs(self, decision: jax.Array, x: jax.Array) -> jax.Array:
         params = self.params(decision)
         outputs = jax.vmap(lambda one: self.apply(params, one))(self._arrived(x))

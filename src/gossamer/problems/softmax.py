@@ -77,6 +77,10 @@ class Softmax(Problem):
         """The class of the largest score."""
         return best_class(self._scores(decision, self._arrived(x)))
 
+    def probabilities(self, decision: jax.Array, x: jax.Array) -> jax.Array:
+        """The softmax of the scores."""
+        return jax.nn.softmax(self._scores(decision, self._arrived(x)), axis=0).T
+
     def _data_losses(self, decision: jax.Array, block: Block) -> jax.Array:
         return cross_entropy(self._scores(decision, self._arrived(block.x)), block.y)
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm
-from gossamer.data.schema import Choice, Schema
+from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError
 from gossamer.net.membership.documents import VERSION, altered, canonical, digest_of, read, write
 from gossamer.net.node.correspondence import Pace
@@ -90,7 +90,8 @@ class Agreement:
             addresses = list(members.values())
             twice = next(address for address in addresses if addresses.count(address) > 1)
             raise ConfigurationError("members", twice, "an address of its own for each member")
-        _check_schema(algorithm, schema)
+        if schema is not None:
+            schema.require_fits(algorithm.problem)
         check_choice("arrivals", arrivals, Arrivals)
         if exchanges is not None:
             check_count("exchanges", exchanges)
@@ -171,23 +172,3 @@ class Agreement:
         if name not in names:
             raise ConfigurationError("member", name, f"a member of the agreement: {', '.join(names)}")
         return names.index(name)
-
-
-def _check_schema(algorithm: Algorithm, schema: Schema | None) -> None:
-    """Refuse columns that are not the features and labels of the problem."""
-    if schema is None:
-        return
-    problem = algorithm.problem
-    if problem.feature_shape != (schema.dim,):
-        hint = f"this one makes {schema.dim} features of {len(schema.features)} columns" + (
-            " and the intercept" if schema.intercept else ""
-        )
-        needed = " x ".join(map(str, problem.feature_shape))
-        raise ConfigurationError("schema features", schema.dim, f"{needed}, as the problem needs", hint)
-    if problem.classifies != isinstance(schema.label, Choice):
-        allowed = "values, for classes" if problem.classifies else "bounds, for a target"
-        raise ConfigurationError("schema label", schema.label.name, f"a column with {allowed}")
-    classes = getattr(problem, "classes", 2)
-    if isinstance(schema.label, Choice) and len(schema.label.values) != classes:
-        allowed = f"{classes} values, as the problem has classes"
-        raise ConfigurationError("schema label", list(schema.label.values), allowed)

@@ -155,14 +155,22 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _predict(self) -> _Answer:
         try:
-            asked = parse_json(self._body())
-            if not isinstance(asked, dict) or "x" not in asked:
-                raise DataError('the body must be {"x": [...]} or {"x": [[...], ...]}')
-            return _json_answer(self.server.board.predict(asked["x"]))
+            return _json_answer(self.server.board.predict(self._asked()))
         except DataError as unusable:
             raise _RefusedError(400, str(unusable)) from None
         except NetworkError as early:
             raise _RefusedError(503, str(early)) from None
+
+    def _asked(self) -> Any:
+        """What predictions are asked for: records where there is a schema, else features."""
+        asked = parse_json(self._body())
+        if self.server.board.schema is not None:
+            if not isinstance(asked, dict | list):
+                raise DataError('the body must be a record, {"column": value, ...}, or a list of records')
+            return asked
+        if not isinstance(asked, dict) or "x" not in asked:
+            raise DataError('the body must be {"x": [...]} or {"x": [[...], ...]}')
+        return asked["x"]
 
     def _body(self) -> bytes:
         given = self.headers.get("Content-Length", "")

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TextIO
 
-import jax
 import numpy as np
 
 from gossamer.checks import check_choice, check_count
+from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError, DataError, NetworkError
+from gossamer.model import TrainedModel
 from gossamer.net.data.samples import features_of
 from gossamer.net.wire.frames import REASONS
 from gossamer.privacy import Guarantee
@@ -105,6 +106,7 @@ class Board:
         problem: what the node learns; makes predictions.
         guarantee: of the node's algorithm.
         learner: the node's number.
+        schema: of the records that predictions are asked for; None where they are features.
         logs: where log lines go; standard error by default.
 
     >>> from gossamer.privacy.guarantee import no_guarantee
@@ -119,9 +121,17 @@ class Board:
     gossamer.errors.ConfigurationError: metric: got 'loss'; allowed: one of neighbours_connected, epsilon_spent, ...
     """
 
-    def __init__(self, problem: Problem, guarantee: Guarantee, learner: int, *, logs: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        guarantee: Guarantee,
+        learner: int,
+        *,
+        schema: Schema | None = None,
+        logs: TextIO | None = None,
+    ) -> None:
         self.guarantee, self.learner = guarantee, check_count("learner", learner, least=0)
-        self._problem, self._logs = problem, logs
+        self.schema, self._problem, self._logs = schema, problem, logs
         self._lock, self._log_lock = threading.Lock(), threading.Lock()  # a slow log holds up no counter
         self._counts: dict[str, float] = {name: 0 for name, metric in ALLOWED.items() if metric.kind == "counter"}
         self._drops: dict[str, float] = dict.fromkeys(DROPS, 0)
@@ -129,7 +139,6 @@ class Board:
         self._logged: dict[str, float] = {}
         self._state: State = "starting"
         self._published: tuple[int, Array] | None = None
-        self._predict = jax.jit(problem.predict)
         # A guarantee against a wiretap is about messages: what is played is raw.
         self.shows_decisions = guarantee.observer != "wiretap"
 
@@ -219,24 +228,32 @@ class Board:
         exchange, shown = (None, None) if published is None else (published[0], published[1].tolist())
         return {"learner": self.learner, "state": self._state, "exchange": exchange, "decision": shown}
 
-    def predict(self, features: Any) -> dict[str, Any]:
-        """The prediction of the published decision for the features of one sample, or for a list of them."""
+    def predict(self, asked: Any) -> dict[str, Any]:
+        """The published decision's answer for one sample, or for a list of them.
+
+        Args:
+            asked: with a schema a record, {"column": value, ...}, or a list of records; without one the features of a
+                sample, or a list of them.
+        """
         published = self._published
         if not self.shows_decisions:
             raise NetworkError("decisions of this algorithm are functions of raw data, and are never shown")
         if published is None:
             raise NetworkError("there is no decision yet: ask again when the node runs")
-        shape = self._problem.feature_shape
-        many = _depth(features) > len(shape)
-        rows = features if many else [features]
+        exchange, decision = published
+        shape, schema = self._problem.feature_shape, self.schema
+        many = isinstance(asked, list) if schema is not None else _depth(asked) > len(shape)
+        rows = asked if many else [asked]
         if not len(rows):
             raise DataError("no samples: at least one is needed")
-        x = np.stack([_finite(features_of(row, shape), place) for place, row in enumerate(rows)])
-        # Programs are compiled for a number of rows: powers of two keep them few, whatever is asked.
-        padded = np.zeros((1 << (len(x) - 1).bit_length(), *shape), np.float32)
-        padded[: len(x)] = x
-        predictions = np.asarray(self._predict(published[1], padded))[: len(x)].tolist()
-        return {"prediction": predictions if many else predictions[0], "exchange": published[0]}
+        if schema is None:
+            rows = np.stack([_finite(features_of(row, shape), place) for place, row in enumerate(rows)])
+        model = TrainedModel(self._problem, decision, schema)
+        answer: dict[str, Any] = {"prediction": model.predict(rows).tolist()}
+        if model.probabilistic:
+            answer["probabilities"] = model.predict_proba(rows).tolist()
+        facts = {key: each if many else each[0] for key, each in answer.items()} | {"exchange": exchange}
+        return facts | ({"classes": list(model.classes)} if model.classes else {})
 
     def log_seldom(self, event: str, **fields: Any) -> None:
         """Log what may come often: one line a second at most for each event and reason; all of it is counted."""

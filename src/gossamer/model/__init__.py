@@ -1,0 +1,5 @@
+"""A model that can be used: what was learnt, with the columns it reads and the promise it was made under."""
+
+from gossamer.model.trained import TrainedModel
+
+__all__ = ["TrainedModel"]
