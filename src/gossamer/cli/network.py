@@ -20,7 +20,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from gossamer.checks import check_count
-from gossamer.cli import doubts
+from gossamer.cli import doubts, lifecycle
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
 from gossamer.errors import ConfigurationError, NetworkError
@@ -179,6 +179,9 @@ class _NodeCommands(TyperGroup):
 node = typer.Typer(
     cls=_NodeCommands, no_args_is_help=True, help="Run one learner: `gossamer node DIR`. Before that: join, accept."
 )
+
+
+node.command("renew")(lifecycle.renew)
 
 
 @node.command("join")

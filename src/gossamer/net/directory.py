@@ -251,11 +251,15 @@ class NodeDirectory:
         """Have the noise key encrypted from now on."""
         seal_key(self.path / "noise.key", sealer)
 
+    def files(self) -> Files:
+        """The certificate and its key; refused where others may read the key."""
+        self.secret("cert.key")
+        return Files(self.path / "cert.pem", self.path / "cert.key")
+
     def link(self, settings: Settings, topology: Topology) -> Link:
         """How the node reaches its neighbours. Who asks for a message must be heard too, so links go both ways."""
         members, pair_key = self.members(), self.secret("pair.key")
         agreement = members.agreement
-        self.secret("cert.key")
         learner = agreement.number(settings.member)
         for name in settings.addresses:
             agreement.number(name)
@@ -267,7 +271,7 @@ class NodeDirectory:
             secret = pair_secret(pair_key, bytes.fromhex(theirs.pair_key), agreement.network)
             peers[number] = Peer(addresses[number], theirs.certificate.encode(), secret)
         listen = settings.listen or agreement.members[learner].address
-        return Link(agreement.network, learner, listen, peers, Files(self.path / "cert.pem", self.path / "cert.key"))
+        return Link(agreement.network, learner, listen, peers, self.files())
 
 
 def _fits(given: Any, kind: Any) -> bool:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from gossamer.net.store.witness import witness_of
 from gossamer.net.web.endpoint import Endpoint
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.addresses import parts_of
-from gossamer.net.wire.zenoh_link import ZenohTransport
+from gossamer.net.wire.renewal import RenewedTransport, Told
+from gossamer.net.wire.zenoh_link import Link, ZenohTransport
 from gossamer.privacy import Budget
 from gossamer.problems import Problem
 from gossamer.topology import Topology
@@ -108,7 +110,7 @@ def launch(
             link.learner,
             key=key,
             ledger=ledger,
-            transport=ZenohTransport(link, partial(board.count, "frames_dropped", reason="forged")),
+            transport=_transport(link, board),
             source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
             board=board,
             pace=directory.agreement().pace,
@@ -123,6 +125,18 @@ def launch(
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
         return Running(node, stack.pop_all())
+
+
+def _transport(link: Link, board: Board) -> RenewedTransport:
+    """To the neighbours, with a certificate that is renewed in time."""
+
+    def told(event: Told, until: datetime) -> None:
+        board.set("certificate_end_time", until.timestamp())
+        board.log(event, days=(until - datetime.now(UTC)).days)
+
+    return RenewedTransport(
+        ZenohTransport(link, partial(board.count, "frames_dropped", reason="forged")), link.tls, told
+    )
 
 
 def kept_rows(algorithm: Algorithm, neighbours: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ class Request:
     Attributes:
         agreement: digest of the agreement that the member has seen.
         member: its name there.
-        certificate: PEM, signed with its own key.
+        certificate: PEM, signed with its own key. The key is what counts: the member renews the certificate by itself.
         pair_key: X25519, hexadecimal digits: for secrets of two members.
         signature: of all the rest, with the key of the certificate.
     """
@@ -91,9 +90,6 @@ class Request:
         if names != [common_name(agreement.network, number)]:
             allowed = f"the certificate of member {made.member}"
             raise ConfigurationError("request", f"a certificate of {', '.join(map(str, names))}", allowed)
-        if certificate.not_valid_after_utc <= datetime.now(UTC):
-            hint = f"{made.member} must join anew"
-            raise ConfigurationError("request", "a certificate that has expired", "one that is valid", hint)
         return made
 
     def document(self) -> dict[str, Any]:

@@ -64,6 +64,7 @@ ALLOWED: Mapping[str, Metric] = MappingProxyType(
         "delta_spent": Metric("gauge", "Delta at which the epsilon is stated."),
         "ledger_rows": Metric("gauge", "Rows of the ledger, its first two and those of gossip included."),
         "horizon": Metric("gauge", "Steps that the guarantee covers; absent where they are endless."),
+        "certificate_end_time": Metric("gauge", "Until when the node's certificate is good, in seconds since 1970."),
         "started_time": Metric("gauge", "When the process started, in seconds since 1970."),
     }
 )
@@ -91,6 +92,8 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "given_up": _event("warning", "exchange", "step"),
         "horizon_used_up": _event("info", "exchange"),
         "budget_used_up": _event("info", "exchange"),
+        "certificate_used": _event("info", "days"),
+        "certificate_ends": _event("warning", "days"),
         "stopped": _event("info", "exchange"),
         "refused": _event("error", "reason"),
         "serving": _event("info", "host", "port"),

@@ -1,10 +1,15 @@
-"""A learner's certificate. It signs its own: nobody else can put another key in its place."""
+"""A learner's certificate. It signs its own: nobody else can put another key in its place.
+
+What others know a learner by is its key. A certificate is good for a year, and the learner signs the next one itself,
+with the same key and name: nobody has to be asked, and whoever pinned the key goes on trusting it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -24,7 +29,9 @@ from gossamer.net.wire.addresses import without_brackets
 LONGEST_NAME = 64
 """Characters that X.509 allows in a common name."""
 
-_VALID = timedelta(days=3650)
+VALID = timedelta(days=365)
+"""How long a certificate is good."""
+
 _EARLY = timedelta(days=1)  # clocks of the machines may differ
 
 
@@ -55,10 +62,29 @@ def certified(name: str, hosts: Sequence[str]) -> tuple[bytes, bytes]:
     >>> x509.load_pem_x509_certificate(certificate).subject.rfc4514_string()
     'CN=gossamer-0a1b-3'
     """
+    key = ec.generate_private_key(ec.SECP256R1())
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return certificate_for(private, name, hosts), private
+
+
+def certificate_for(private: bytes, name: str, hosts: Sequence[str], valid: timedelta = VALID) -> bytes:
+    """A fresh certificate, PEM, for a key that is there already.
+
+    Args:
+        private: the key, PEM.
+        name: who it is, see `common_name`.
+        hosts: as of `certified`.
+        valid: for how long.
+
+    >>> old, private = certified("an example", ["127.0.0.1"])
+    >>> new = certificate_for(private, "an example", ["10.0.0.7"])
+    >>> described(new).hosts, described(new).key == described(old).key
+    (['10.0.0.7'], True)
+    """
     if not 1 <= len(name) <= LONGEST_NAME:
         raise ConfigurationError("name", name, f"1 to {LONGEST_NAME} characters", "use a shorter network id")
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    key, now = _loaded(private), datetime.now(UTC)
     both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
     builder = (
         x509.CertificateBuilder()
@@ -66,15 +92,40 @@ def certified(name: str, hosts: Sequence[str]) -> tuple[bytes, bytes]:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLY)
-        .not_valid_after(now + _VALID)
+        .not_valid_before(min(now, now + valid) - _EARLY)
+        .not_valid_after(now + valid)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_USAGE, critical=True)
         .add_extension(both, critical=False)
         .add_extension(_alternatives(hosts), critical=False)
     )
-    certificate = builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
-    return certificate, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
+
+
+class Described(NamedTuple):
+    """What a certificate says: whose it is, where it is dialled, for which public key (DER), and until when."""
+
+    name: str
+    hosts: list[str]
+    key: bytes
+    until: datetime
+
+
+def described(certificate: bytes) -> Described:
+    """What a certificate in PEM says; refused where it is none.
+
+    >>> described(certified("an example", ["::1", "node-3.example"])[0])[:2]
+    ('an example', ['::1', 'node-3.example'])
+    """
+    try:
+        found = x509.load_pem_x509_certificate(certificate)
+        (name,) = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        hosts = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        hint = "`gossamer node renew DIR --host HOST` makes a new one"
+        raise ConfigurationError("cert.pem", "something else", "a certificate as it was made", hint) from None
+    key = found.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return Described(str(name.value), [str(host.value) for host in hosts], key, found.not_valid_after_utc)
 
 
 def public_key_of(private: bytes) -> bytes:
@@ -84,11 +135,16 @@ def public_key_of(private: bytes) -> bytes:
     >>> public_key_of(private)[:1]
     b'0'
     """
+    return _loaded(private).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _loaded(private: bytes) -> ec.EllipticCurvePrivateKey:
     try:
         key = load_pem_private_key(private, password=None)
-    except ValueError:
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+    except (ValueError, AssertionError):
         raise PrivacyError("cert.key: it is broken. Bring it back, or make a new network. Nothing was sent.") from None
-    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return key
 
 
 _USAGE = x509.KeyUsage(
