@@ -132,7 +132,11 @@ def _transport(link: Link, board: Board) -> RenewedTransport:
 
     def told(event: Told, until: datetime) -> None:
         board.set("certificate_end_time", until.timestamp())
-        board.log(event, days=(until - datetime.now(UTC)).days)
+        days = (until - datetime.now(UTC)).days
+        if event == "certificate_ends":
+            board.log("certificate_ends", days=days)
+        else:
+            board.log("certificate_used", days=days)
 
     return RenewedTransport(
         ZenohTransport(link, partial(board.count, "frames_dropped", reason="forged")), link.tls, told
