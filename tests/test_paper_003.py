@@ -15,9 +15,11 @@ from gossamer.auditing.dlg import Reconstruction
 from gossamer.core import Rate
 from gossamer.experiments import Asked, Engine, Store
 from gossamer.experiments.papers import paper_003
-from gossamer.experiments.papers.paper_003 import mushrooms, networks
+from gossamer.experiments.papers.paper_003 import leakage, mushrooms, networks, table_1
 from gossamer.experiments.papers.paper_003.circle import RIVALS, circle
-from gossamer.experiments.papers.paper_003.mushrooms import GROWTHS, NORM, fadings, optimum, rival, rival_budget, spent
+from gossamer.experiments.papers.paper_003.figure_1 import rival, rival_budget
+from gossamer.experiments.papers.paper_003.mushrooms import GROWTHS, NORM, fadings, spent
+from gossamer.experiments.papers.paper_003.remarks import optimum
 
 pytestmark = pytest.mark.unoptimized
 
@@ -76,12 +78,12 @@ def test_newton_finds_what_the_certified_solver_finds() -> None:
 
 
 def test_staying_within_1_is_not_the_same_as_arriving() -> None:
-    assert mushrooms._first([1, 2, 3], np.array([False, True, False])) == 2
-    assert math.isnan(mushrooms._first([1, 2], np.array([False, False])))
+    assert table_1._first([1, 2, 3], np.array([False, True, False])) == 2
+    assert math.isnan(table_1._first([1, 2], np.array([False, False])))
     start = mushrooms.endless(mushrooms.problem(ASKED, 1.0), 30, 1e-9)
     run = simulate(start, mushrooms.stream(ASKED, 30, 0), 30, seeds=[0], record=["decisions"], progress=False)
-    played = mushrooms.Played(run, start, mushrooms.stream(ASKED, 30, 0), None)
-    ((first, stays),) = mushrooms.within([1, 10, 30]).of(played)
+    played = table_1.Played(run, start, mushrooms.stream(ASKED, 30, 0), None)
+    ((first, stays),) = table_1.within([1, 10, 30]).of(played)
     assert first == 1
     assert stays in (1, 10, 30)
 
@@ -90,8 +92,9 @@ def test_staying_within_1_is_not_the_same_as_arriving() -> None:
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A network of few weights, attacks that find nothing, and budgets of few terms."""
     small = problems.small_cnn((16, 16, 1), 10, channels=1, hidden=2, seed=0)
-    monkeypatch.setattr(networks, "problem", lambda which, asked: small)
-    monkeypatch.setattr(networks, "dlg", lambda loss, *_, **__: Reconstruction(np.zeros(loss.feature_shape), 0.0, 1.0))
+    for module in (networks, leakage):
+        monkeypatch.setattr(module, "problem", lambda which, asked: small)
+    monkeypatch.setattr(leakage, "dlg", lambda loss, *_, **__: Reconstruction(np.zeros(loss.feature_shape), 0.0, 1.0))
     monkeypatch.setattr(fading, "_LAST", 2**12)
 
 

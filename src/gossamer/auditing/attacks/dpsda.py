@@ -5,8 +5,7 @@ can too, so everybody knows at which points the gradients were taken: v_i is a k
 they are functions of the raw duals, which an attacker works out for each of the two inputs. Correlated noise is undone
 as for `pd_ftgl`: with the lower-triangular S of `strategy`, S v is S n u plus independent draws.
 
-One batch with gradient c or -c in every coordinate moves the messages of all n nodes, each by 2 n c: that costs n times
-what the sensitivity of one node says (paper 002, Theorem 2).
+One batch with gradient c or -c everywhere moves the messages of all n nodes by 2 n c: n times Theorem 2 of paper 002.
 """
 
 from abc import ABC, abstractmethod

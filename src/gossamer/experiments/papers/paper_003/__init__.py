@@ -4,7 +4,7 @@ from functools import partial
 
 from gossamer.experiments import Asked, Section, Study
 from gossamer.experiments.claims import ONE_STREAM, RULES
-from gossamer.experiments.papers.paper_003 import mushrooms, networks
+from gossamer.experiments.papers.paper_003 import figure_1, leakage, mushrooms, networks, remarks, table_1, usable
 
 INTRODUCTION = (
     "Five learners on a circle, w = 0.3, each trusting nobody: what leaves a learner is its parameters with noise, and "
@@ -23,7 +23,7 @@ def study(asked: Asked) -> Study:
 
 def of(asked: Asked, records: mushrooms.Sizes, images: networks.Sizes) -> Study:
     """With these sizes."""
-    usable = (
+    of_use = (
         "Not in the paper: an endless horizon, growth 0, a delay of 200 rounds, steps 4 / t^0.52 (or as said), "
         "coupling 1 / t^0.51, clip 1, rows of norm 1, a ball of radius 20. The budget is per occurrence of a record. "
         "Exponents, delay and radius were tuned on these data, which no budget covers."
@@ -32,34 +32,34 @@ def of(asked: Asked, records: mushrooms.Sizes, images: networks.Sizes) -> Study:
         Section(
             "figure-1",
             "Figure 1",
-            partial(mushrooms.figure_1, asked, records),
+            partial(figure_1.cells, asked, records),
             figure=1,
-            claims=partial(mushrooms.figure_1_claims, asked, records),
-            parts=partial(mushrooms.figure_1_parts, asked, records),
+            claims=partial(figure_1.claims, asked, records),
+            parts=partial(figure_1.parts, asked, records),
         ),
         Section(
             "table-1",
             "Table I",
-            partial(mushrooms.table_1, asked, records),
+            partial(table_1.cells, asked, records),
             figure=1,
-            claims=partial(mushrooms.table_1_claims, asked, records),
-            parts=partial(mushrooms.table_1_parts, asked, records),
+            claims=partial(table_1.claims, asked, records),
+            parts=partial(table_1.parts, asked, records),
         ),
         Section(
             "remarks",
             "Lemma 1, Theorem 1 and Remarks 7, 9 and 10",
-            partial(mushrooms.remarks, asked, records),
+            partial(remarks.cells, asked, records),
             figure=1,
-            claims=partial(mushrooms.remarks_claims, asked, records),
-            parts=partial(mushrooms.remarks_parts, asked, records),
+            claims=partial(remarks.claims, asked, records),
+            parts=partial(remarks.parts, asked, records),
         ),
         Section(
             "usable",
             "A setting that is private and of use",
-            partial(mushrooms.usable_cells, asked, records),
+            partial(usable.cells, asked, records),
             figure=1,
-            text=(usable,),
-            claims=mushrooms.usable_claims,
+            text=(of_use,),
+            claims=usable.claims,
         ),
         Section(
             "table-2",
@@ -72,10 +72,10 @@ def of(asked: Asked, records: mushrooms.Sizes, images: networks.Sizes) -> Study:
         Section(
             "dlg",
             "Table II: the attack",
-            partial(networks.attack_cells, asked, images),
+            partial(leakage.cells, asked, images),
             figure=2,
-            claims=partial(networks.attack_claims, images),
-            parts=partial(networks.attack_parts, images),
+            claims=partial(leakage.claims, images),
+            parts=partial(leakage.parts, images),
         ),
     ]
     declared += [

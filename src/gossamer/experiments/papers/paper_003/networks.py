@@ -1,4 +1,4 @@
-"""Sections VII-B and VII-C of paper 003: a network on images (Table II, figures 2 and 3), and an attack on it."""
+"""Sections VII-B and VII-C of paper 003: a network on images, Table II and figures 2 and 3."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from functools import cache, partial
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from gossamer import algorithms, data
 from gossamer.algorithms.endless.ldp_endless import Publish
-from gossamer.auditing.dlg import dlg
 from gossamer.core import Algorithm, Rate
 from gossamer.experiments import (
     Asked,
@@ -24,7 +22,6 @@ from gossamer.experiments import (
     Estimate,
     Finding,
     Found,
-    Measured,
     Part,
     about,
     below,
@@ -37,7 +34,6 @@ from gossamer.experiments.claims import NOT_RUN
 from gossamer.experiments.drawing import Curve, Panel
 from gossamer.experiments.papers.paper_003.circle import LEARNERS, NEEDS, RIVALS, circle, dealt, descent, shapes
 from gossamer.experiments.papers.sources import coloured, enlarged, needed, network
-from gossamer.privacy import Clip
 from gossamer.problems import Block, Problem
 from gossamer.reports import Table
 from gossamer.streams import Stream
@@ -278,38 +274,6 @@ def _title(setting: Setting, publish: Publish) -> str:
     return f"Algorithm 1, {shown}, {setting.rows} a round"
 
 
-def attack(asked: Asked, clip: float, level: float, tries: tuple[int, int]) -> dict[str, Any]:
-    """DLG on the first message of every learner: one step from a public point along the gradient of one sample.
-
-    The attacker knows the label, and that pixels are from 0 to 1. Level 0: no noise.
-    """
-    loss, block = problem("mnist", asked), stream("mnist", asked, 1, 0).read(0, 1)
-    start, draws = np.asarray(loss.initial_decision()), np.random.default_rng(7)
-    errors = []
-    for i, (x, y) in enumerate(zip(block.x[0], block.y[0], strict=True)):
-        one = Block(jnp.asarray(x[None], jnp.float32), jnp.asarray([y]))
-        seen = np.asarray(loss.clipped_gradient_sum(jnp.asarray(start), one, Clip.of(clip)), np.float64)
-        seen += level * BASE * 2 ** GROWTHS[i] * draws.laplace(size=seen.shape) / STEP.scale
-        known: dict[str, Any] = {"label_known": int(y), "clip": clip, "bounds": (0.0, 1.0)}
-        found = dlg(loss, start, seen, seed=0, steps=tries[0], restarts=tries[1], **known)
-        errors.append(found.error(x))
-    black = np.mean(np.square(block.x[0]), axis=(1, 2, 3))
-    return {"error": np.round(errors, 5).tolist(), "black": np.round(black, 5).tolist()}
-
-
-def attack_cells(asked: Asked, sizes: Sizes) -> Mapping[Any, Entry]:
-    """By clip and noise level."""
-    images = "digits" if asked.stand_in else "mnist"
-    return {
-        (clip, level): Measured(
-            f"DLG, clip {clip:g}, noise x{level:g}",
-            {"attack": "dlg", "images": images, "clip": clip, "level": level, "tries": list(sizes.tries)},
-            partial(attack, asked, clip, level, sizes.tries),
-        )
-        for clip, level in product((1.0, 10.0), (0.0, *sizes.levels))
-    }
-
-
 def ends_at(found: Found, runs: Sequence[Any], word: str = "test accuracy") -> Estimate | None:
     """The mean over learners at the end, by seed; None where nothing was run."""
     there = [found[run].estimate(word).mean for run in runs if run in found]
@@ -329,39 +293,13 @@ def table_claims(sizes: Sizes, found: Found) -> Sequence[Claim]:
             paper = TABLE_2[level][1]
             statement = f"MNIST, {setting}, noise x{level:g}: test accuracy of {paper:g} (within {CLOSE:g})"
             claims.append(single(statement, "Table II", NOT_RUN if value is None else about(value, paper, CLOSE)))
-        falls = _falling({level: value for level, value in by_level.items() if value is not None})
+        falls = falling({level: value for level, value in by_level.items() if value is not None})
         claims.append(single(f"MNIST, {setting}: more noise, less test accuracy", "Table II", falls))
     whole = [Run(*each, PICKS) for each in product(GRID, sizes.levels, range(sizes.seeds))]
     if sizes.whole:
         ran = sum(run in found for run in whole)
         finding = NOT_RUN if ran < len(whole) else decided(True, f"{ran} runs")
         claims.append(single(f"the whole grid with {PICKS} picks ({len(whole)} runs)", "ours", finding))
-    return claims
-
-
-def attack_claims(sizes: Sizes, found: Found) -> Sequence[Claim]:
-    """What noise does to the attack, and whether there is an attack at all."""
-    claims = []
-    for clip in (1.0, 10.0):
-        errors = {level: Estimate.of(found[clip, level]["error"].tolist()) for level in (0.0, *sizes.levels)}
-        black = Estimate.of(found[clip, 0.0]["black"].tolist())
-        claims += [
-            single(
-                f"DLG, clip {clip:g}, no noise: nearer than a black image",
-                "ours",
-                below(errors[0.0], black, ("DLG", "black")),
-            ),
-            single(
-                f"DLG, clip {clip:g}: more noise, more error",
-                "Table II",
-                _falling({f"x{level:g}": -1 * errors[level] for level in sizes.levels}),
-            ),
-            single(
-                f"DLG, clip {clip:g}, noise x0.5: as bad as a black image",
-                "ours",
-                below(black, errors[sizes.levels[0]], ("black", "DLG")),
-            ),
-        ]
     return claims
 
 
@@ -383,7 +321,7 @@ def figure_claims(which: str, sizes: Sizes, found: Found) -> Sequence[Claim]:
     return claims
 
 
-def _falling(values: Mapping[str, Estimate]) -> Finding:
+def falling(values: Mapping[str, Estimate]) -> Finding:
     """Whether each is below the one before."""
     steps = {f"{low} to {high}": below(values[high], values[low], (high, low)) for low, high in pairwise(values)}
     return every(steps) if steps else NOT_RUN
@@ -423,26 +361,6 @@ def table_parts(asked: Asked, sizes: Sizes, found: Found) -> Sequence[Part]:
     )
     table = Table(columns, (tuple(paper) + ("0.935",) + ("-",) * 3, *rows))
     return [Part("table-2", f"Table II: the network, {sizes.table:,} rounds", text, table=table)]
-
-
-def attack_parts(sizes: Sizes, found: Found) -> Sequence[Part]:
-    """Errors by clip and level."""
-    columns = ("noise", "paper", *(f"clip {clip:g}" for clip in (1.0, 10.0)), "black image")
-    rows = tuple(
-        (
-            f"x{level:g}",
-            f"{TABLE_2[level][2]:g}" if level else "-",
-            *(Estimate.of(found[clip, level]["error"].tolist()).cell for clip in (1.0, 10.0)),
-            Estimate.of(found[1.0, level]["black"].tolist()).cell,
-        )
-        for level in (0.0, *sizes.levels)
-    )
-    text = (
-        "Mean squared error of the image found from a learner's first message, mean over the five learners. The "
-        f"attacker knows the label and that pixels are from 0 to 1: {sizes.tries[0]:,} steps of Adam, "
-        f"{sizes.tries[1]} first guesses.",
-    )
-    return [Part("dlg", "Table II: deep leakage from gradients", text, table=Table(columns, rows))]
 
 
 def figure_parts(which: str, sizes: Sizes, found: Found) -> Sequence[Part]:
