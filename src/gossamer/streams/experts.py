@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -117,15 +118,18 @@ class Sums(Stream):
         return None if whole is None else hashlib.sha256(told.encode()).hexdigest()
 
     def _read(self, start: int, stop: int) -> Block:
-        pages = range(start // self._rows, max(start // self._rows + 1, -(-stop // self._rows)))
-        parts = [self._page(page)[max(0, start - page * self._rows) : stop - page * self._rows] for page in pages]
-        x = np.concatenate(parts)
+        first, end = start // self._rows, max(start // self._rows + 1, -(-stop // self._rows))
+        parts = self._pages(first, end)
+        x = np.concatenate(parts)[start - first * self._rows : stop - first * self._rows]
         return Block(x, np.zeros(x.shape[:2], np.float32))
 
-    def _page(self, page: int) -> Array:
-        if self._last is None or self._last[0] != page:
-            self._last = page, self._drawn(page)
-        return self._last[1]
+    def _pages(self, first: int, end: int) -> list[Array]:
+        """Every page has a generator of its own, and NumPy draws without Python's lock: threads share them."""
+        known = self._last[1:] if self._last is not None and self._last[0] == first else ()
+        with ThreadPoolExecutor() as threads:
+            parts = [*known, *threads.map(self._drawn, range(first + len(known), end))]
+        self._last = end - 1, parts[-1]
+        return parts
 
     def _drawn(self, page: int) -> Array:
         whole, rows = self._whole, slice(page * self._rows, (page + 1) * self._rows)
