@@ -22,15 +22,12 @@ from gossamer.streams import Stream
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEEDS = (0, 1, 2, 3, 4)
 LEARNERS, DIM = 16, 100
+ALGORITHMS = ("pd_ogd", "pd_ftgl", "pd_ocg", "noisy_ogd")
 
 
 def main(steps: int = 10_000) -> None:
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(LEARNERS * 1000, DIM)) / np.sqrt(DIM)
-    y = (x @ rng.normal(size=DIM) > 0).astype(int)
-    stream = streams.from_arrays(x, y, learners=LEARNERS, seed=0, passes=-(-steps // 1000))
-    rows, total = [], np.zeros(3)
-    for name in ("pd_ogd", "pd_ftgl", "pd_ocg", "noisy_ogd"):
+    stream, rows, total = records(steps), [], np.zeros(3)
+    for name in ALGORITHMS:
         times, off = compare(partial(settings, name, steps), stream, steps)
         total += times
         rows.append([name, *_row(*times), f"{off:.0e}"])
@@ -40,6 +37,21 @@ def main(steps: int = 10_000) -> None:
     title = f"{len(EPSILONS)} budgets x {len(SEEDS)} seeds, {steps:,} steps, {LEARNERS} learners, d = {DIM}"
     headings = ["seconds", "making", "simulate_many", "simulate", "ratio", "losses differ by"]
     print_table(f"{title}, {jax.devices()[0].device_kind}", headings, rows)
+
+
+def records(steps: int) -> Stream:
+    """1,000 of each learner, as often as so many steps need."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(LEARNERS * 1000, DIM)) / np.sqrt(DIM)
+    y = (x @ rng.normal(size=DIM) > 0).astype(int)
+    return streams.from_arrays(x, y, learners=LEARNERS, seed=0, passes=-(-steps // 1000))
+
+
+def together(name: str, stream: Stream, steps: int) -> float:
+    """Seconds of all settings of an algorithm at once; making and compiling are counted."""
+    begun = time.perf_counter()
+    simulate_many(settings(name, steps), stream, steps, seeds=SEEDS, measure="local", progress=False)
+    return time.perf_counter() - begun
 
 
 def compare(make: Callable[[], list[Algorithm]], stream: Stream, steps: int) -> tuple[tuple[float, ...], float]:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bench import workloads
+from bench import many, workloads
 from bench.benchmarks import machine
 from bench.benchmarks.sizes import Play, Ring, simulated
 from bench.tools import seconds
@@ -28,7 +28,7 @@ Row = tuple[Json, dict[str, Callable[[], Play]]]
 """What a row says of itself, with the line of `make bench` that it is beside; and its versions."""
 
 RINGS = ((16, 100), (1_000, 100), (10_000, 100), (100_000, 100), (1_000_000, 100), (10_000_000, 20))
-ROUNDS = {16: 2**18, 1_000: 2**18, 10_000: 2**17, 100_000: 2**14, 1_000_000: 2**12, 10_000_000: 2**11}
+ROUNDS = {16: 2**18, 1_000: 2**18, 10_000: 2**17, 100_000: 2**14, 1_000_000: 2**12, 10_000_000: 2**12}
 """A few seconds each: every other number of rounds would compile again."""
 CROWD, DIM = 100_000, 100
 REPEATS, LIMIT = 3, 330.0
@@ -118,6 +118,13 @@ def copied(size: int) -> Json:
     return {"row": "copy", "bytes a second": 2 * size / float(np.median(taken))}
 
 
+def settings(steps: int) -> Json:
+    """Seconds of four algorithms with five budgets and five seeds each, in four programs; compiling is counted."""
+    stream = many.records(steps)
+    taken = {name: many.together(name, stream, steps) for name in many.ALGORITHMS}
+    return {"row": "settings", "steps": steps, "runs": len(many.EPSILONS) * len(many.SEEDS), "seconds": taken}
+
+
 def measured(make: Callable[[], Play]) -> Json:
     """The times of one version, or why there are none."""
     try:
@@ -133,7 +140,7 @@ def main(out: Path, *, small: bool = False) -> None:
     begun, kind = time.perf_counter(), jax.devices()[0]
     copy_size = 2**28 if small else 2**32
     found: Json = {"machine": machine.about() | {"device": kind.device_kind, "platform": kind.platform}, "rows": []}
-    found["rows"].append(copied(copy_size))
+    found["rows"] += [copied(copy_size), settings(100 if small else 10_000)]
     chosen = rows(5_000, RINGS[:2]) if small else rows()
     for about, versions in chosen:
         row = dict(about)

@@ -329,8 +329,22 @@ def on_gpu(gpu: Json, found: Json) -> str:
             ),
             "![Time of a round on the GPU](images/benchmarks-gpu.png)",
             table(headings, rows),
+            *many_settings(gpu),
         ]
     )
+
+
+def many_settings(gpu: Json) -> list[str]:
+    """What `simulate_many` takes there."""
+    return [
+        wrapped(
+            f"{len(row['seconds'])} algorithms with {row['runs']} settings each (five budgets, five seeds), 16 "
+            f"learners, d = 100, {row['steps']:,} rounds, by `simulate_many`: {sum(row['seconds'].values()):.0f} "
+            "seconds, compiling counted."
+        )
+        for row in gpu["rows"]
+        if row["row"] == "settings"
+    ]
 
 
 def on_processor(row: Json, found: Json) -> Json | None:
@@ -357,7 +371,8 @@ def machines(found: Json, gpu: Json | None) -> str:
             rows.append([part, *described(found[part]["machine"]), "yes" if found[part].get("busy") else "no"])
     if gpu:
         device, host = gpu["machine"]["device"], described(gpu["machine"])
-        rows.append(["gpu", f"{device}; {host[0]}", *host[1:], "no"])
+        commits = [host[2], *dict.fromkeys(row["commit"] for row in gpu["rows"] if "commit" in row)]  # rows run again
+        rows.append(["gpu", f"{device}; {host[0]}", host[1], ", ".join(commits), "no"])
     return "\n\n".join(
         [
             "## Machines and versions",
