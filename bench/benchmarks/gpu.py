@@ -122,7 +122,8 @@ def settings(steps: int) -> Json:
     """Seconds of four algorithms with five budgets and five seeds each, in four programs; compiling is counted."""
     stream = many.records(steps)
     taken = {name: many.together(name, stream, steps) for name in many.ALGORITHMS}
-    return {"row": "settings", "steps": steps, "runs": len(many.EPSILONS) * len(many.SEEDS), "seconds": taken}
+    sizes = {"budgets": len(many.EPSILONS), "seeds": len(many.SEEDS), "learners": many.LEARNERS, "dim": many.DIM}
+    return {"row": "settings", "steps": steps, "runs": sizes["budgets"] * sizes["seeds"], "seconds": taken} | sizes
 
 
 def measured(make: Callable[[], Play]) -> Json:

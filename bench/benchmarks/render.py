@@ -338,8 +338,9 @@ def many_settings(gpu: Json) -> list[str]:
     """What `simulate_many` takes there."""
     return [
         wrapped(
-            f"{len(row['seconds'])} algorithms with {row['runs']} settings each (five budgets, five seeds), 16 "
-            f"learners, d = 100, {row['steps']:,} rounds, by `simulate_many`: {sum(row['seconds'].values()):.0f} "
+            f"{len(row['seconds'])} algorithms with {row['runs']} settings each ({row['budgets']} budgets, "
+            f"{row['seeds']} seeds), {row['learners']} learners, d = {row['dim']}, {row['steps']:,} rounds, by "
+            f"`simulate_many`: {sum(row['seconds'].values()):.0f} "
             "seconds, compiling counted."
         )
         for row in gpu["rows"]

@@ -65,7 +65,8 @@ def rival(name: str, loss: Problem, rounds: int, step: float) -> Algorithm:
 def rival_budget(name: str, loss: Problem, step: float, rounds: int) -> float:
     """A bound on what the messages of so many rounds cost the sample that they cost most, as `gossip_descent` has it.
 
-    >>> loss = problems.Logistic(3, feature_bound=NORM, l2=0.1)
+    >>> from gossamer.problems import Logistic
+    >>> loss = Logistic(3, feature_bound=NORM, l2=0.1)
     >>> [round(rival_budget("dsgd", loss, 0.5, rounds), 3) for rounds in (1, 50, 5000)]
     [3.677, 9.0, 9.0]
     """
