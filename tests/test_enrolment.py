@@ -34,7 +34,10 @@ from gossamer.net import (
     prepared,
     try_network,
 )
+from gossamer.net.membership.documents import canonical
 from gossamer.net.node.agreement import noise_of
+from gossamer.net.wire.certificates import certificate_for, common_name
+from gossamer.net.wire.pairs import public_pair_key
 from gossamer.privacy import SecureNoise
 
 ROOT = Path(__file__).parent.parent
@@ -258,6 +261,42 @@ def test_a_request_for_another_network_is_refused(folder: Path, tmp_path: Path) 
     other = agreed(tmp_path / "other")
     with pytest.raises(PrivacyError, match="another network"):
         admit(folder, requests_of(other))
+
+
+def signed_anew(node: Path, pair_key: bytes, keys_of: Path | None = None) -> Path:
+    """The request of a site, rightly signed, with another pair key; or with a certificate that another's key signs."""
+    agreement, private = Agreement.read(node / "agreement.json"), ((keys_of or node) / "cert.key").read_bytes()
+    member = Request.read(node / "request.json", agreement).member
+    certificate = certificate_for(private, common_name(agreement.network, agreement.number(member)), ["127.0.0.1"])
+    request = Request.new(agreement, member, certificate, private, pair_key)
+    (node / "request.json").write_bytes(request.to_bytes())
+    return node / "request.json"
+
+
+@pytest.mark.parametrize("low", [bytes(32), bytes([1]) + bytes(31)])
+def test_a_key_with_which_every_secret_is_zero_is_refused(folder: Path, low: bytes) -> None:
+    with pytest.raises(ConfigurationError, match="the public half of an X25519 key"):
+        admit(folder, [signed_anew(folder / "west", low)])
+
+
+@pytest.mark.parametrize("which", ["pair", "tls"])
+def test_a_member_with_the_key_of_another_is_refused_by_all(folder: Path, which: str) -> None:
+    """By the coordinator, and by sites where the coordinator signs it."""
+    shutil.rmtree(folder / "requests")
+    theirs = public_pair_key((folder / "south" / "pair.key").read_bytes())
+    own = public_pair_key((folder / "west" / "pair.key").read_bytes())
+    copy = {"pair": (theirs, None), "tls": (own, folder / "south")}[which]
+    signed_anew(folder / "west", *copy)
+    with pytest.raises(PrivacyError, match="west has a key of south"):
+        admit(folder, [folder / name / "request.json" for name in SITES])
+    agreement = Agreement.read(folder / "agreement.json")
+    requests = tuple(Request.read(folder / name / "request.json", agreement) for name in SITES)
+    signer = Ed25519PrivateKey.from_private_bytes((folder / "coordinator.key").read_bytes())
+    unsigned = Members(agreement, requests)
+    signed = replace(unsigned, signature=signer.sign(canonical(unsigned.document())).hex())
+    (folder / "members.json").write_bytes(signed.to_bytes())
+    with pytest.raises(PrivacyError, match="west has a key of south"):
+        NodeDirectory(folder / "north").accept(folder / "members.json", yes)
 
 
 def test_two_requests_of_one_member_are_refused(folder: Path) -> None:

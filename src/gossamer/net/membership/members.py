@@ -24,6 +24,7 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.documents import VERSION, altered, canonical, fingerprint, read, write
 from gossamer.net.wire.certificates import common_name
+from gossamer.net.wire.pairs import is_public_key
 
 _REQUEST = ("agreement", "member", "certificate", "pair_key")
 _ALGORITHM = ec.ECDSA(SHA256())
@@ -81,11 +82,12 @@ class Request:
         number = agreement.number(made.member)
         try:
             made._public.verify(bytes.fromhex(made.signature), canonical(made.document()), _ALGORITHM)
-            if len(bytes.fromhex(made.pair_key)) != 32:
-                raise ValueError
-            certificate = made._x509
+            pair_key, certificate = bytes.fromhex(made.pair_key), made._x509
         except (InvalidSignature, ValueError, TypeError, AssertionError):
             raise altered("request", file, made.member) from None
+        if not is_public_key(pair_key):
+            hint = f"{made.member} must join again"
+            raise ConfigurationError("request pair_key", made.pair_key, "the public half of an X25519 key", hint)
         names = [one.value for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
         if names != [common_name(agreement.network, number)]:
             allowed = f"the certificate of member {made.member}"
@@ -137,7 +139,7 @@ class Members:
         missing = [one.name for one in agreement.members if one.name not in by_name]
         if missing:
             raise ConfigurationError("requests", "none of " + ", ".join(missing), "one of every member")
-        unsigned = cls(agreement, tuple(by_name[one.name] for one in agreement.members))
+        unsigned = cls(agreement, _of_their_own([by_name[one.name] for one in agreement.members]))
         return replace(unsigned, signature=signer.sign(canonical(unsigned.document())).hex())
 
     @classmethod
@@ -153,7 +155,7 @@ class Members:
             )
         except (InvalidSignature, ValueError, TypeError):
             raise altered("members", file, "the coordinator") from None
-        requests = tuple(Request.of(one, agreement, file) for one in document["requests"])
+        requests = _of_their_own([Request.of(one, agreement, file) for one in document["requests"]])
         if [one.member for one in requests] != [one.name for one in agreement.members]:
             raise ConfigurationError("members", str(file), "one request of every member, in order")
         return cls(agreement, requests, document["signature"])
@@ -180,3 +182,17 @@ class Members:
     def fingerprints(self) -> dict[str, str]:
         """Of each member, by name."""
         return {one.member: one.fingerprint for one in self.requests}
+
+
+def _of_their_own(requests: Sequence[Request]) -> tuple[Request, ...]:
+    """The requests; refused where two members have one key: then what one pair shares, another one shares too."""
+    owners: dict[bytes, str] = {}
+    for one in requests:
+        for key in (one.tls_key, bytes.fromhex(one.pair_key)):
+            other = owners.setdefault(key, one.member)
+            if other != one.member:
+                raise PrivacyError(
+                    f"members: {one.member} has a key of {other}. Every member makes keys of its own: ask both by "
+                    f"telephone which fingerprint they were shown, and let the other one join again. Nothing was sent."
+                )
+    return tuple(requests)

@@ -37,6 +37,19 @@ def public_pair_key(private: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
+def is_public_key(public: bytes) -> bool:
+    """Whether these bytes are the public half of a key; low-order points, with which every secret is 0, are none.
+
+    >>> is_public_key(public_pair_key(new_pair_key())), is_public_key(bytes(32)), is_public_key(b"short")
+    (True, False, False)
+    """
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
+
+
 def pair_secret(private: bytes, public: bytes, network: str) -> bytes:
     """The secret of 32 bytes of two learners of a network, from the key of one and the public key of the other.
 
