@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 from gossamer.cli import app
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.net import startup
-from gossamer.net.data import followed_file, sources
+from gossamer.net.data import lines as whole_lines
+from gossamer.net.data import sources
 from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.samples import block_of, sample_of_json
 from gossamer.net.data.sources import StandardInput, from_iterable
@@ -154,7 +155,7 @@ def test_a_file_that_is_replaced_while_it_is_read_is_refused(tmp_path, suffix, o
 
 def test_a_file_is_compared_with_some_of_what_was_read(tmp_path, monkeypatch):
     """All of the last line however long it is, and lines before a short one, but not the whole file every time."""
-    monkeypatch.setattr(followed_file, "_COMPARED", 64)
+    monkeypatch.setattr(whole_lines, "_COMPARED", 64)
     path = tmp_path / "s.jsonl"
     lines = [line([n, 0], n % 2) for n in (3, 4, 5, 6, 7)]
     path.write_text("".join(lines))
@@ -176,7 +177,7 @@ def test_a_file_is_compared_with_some_of_what_was_read(tmp_path, monkeypatch):
 
 def test_a_header_that_is_too_long_is_refused(tmp_path, monkeypatch):
     """Else nobody would know which column is the label."""
-    monkeypatch.setattr(followed_file, "LONGEST_LINE", 64)
+    monkeypatch.setattr(whole_lines, "LONGEST_LINE", 64)
     path = tmp_path / "a.csv"
     path.write_text("y," + "x" * 99 + ",b\n1,2.0,3.0\n0,5.0,1.0\n")
     source = FollowedFile(path, LeastSquares(2))
@@ -187,7 +188,7 @@ def test_a_header_that_is_too_long_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_another_header_is_refused(tmp_path, monkeypatch, restarted):
-    monkeypatch.setattr(followed_file, "_COMPARED", 6)  # so that the header is beyond
+    monkeypatch.setattr(whole_lines, "_COMPARED", 6)  # so that the header is beyond
     path = tmp_path / "s.csv"
     rows = "1,2,1\n3,4,0\n1,1,1\n"
     path.write_text("a,b,y\n" + rows)
@@ -309,7 +310,7 @@ def test_whole_batches_only(tmp_path):
 
 
 def test_lines_that_are_too_long(tmp_path, monkeypatch):
-    for module in (sources, followed_file):
+    for module in (sources, whole_lines):
         monkeypatch.setattr(module, "LONGEST_LINE", 64)
     path, told = tmp_path / "s.jsonl", []
     long = "[" * 150

@@ -120,11 +120,11 @@ Column = Number | Choice
 
 
 class Encoded(NamedTuple):
-    """A record as numbers: features, label (None where it was not asked for), and how many bounds it exceeds."""
+    """A record as numbers: features, label (None where it was not asked for), and which columns exceed their bounds."""
 
     x: NDArray[np.float32]
     y: float | int | None
-    clipped: int
+    clipped: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Schema:
     >>> schema.dim
     4
     >>> schema.encoded({"smoker": "yes", "age": "75", "ill": "no"})
-    Encoded(x=array([0.5, 0. , 1. , 1. ], dtype=float32), y=0, clipped=0)
+    Encoded(x=array([0.5, 0. , 1. , 1. ], dtype=float32), y=0, clipped=())
     >>> schema.answer(1)
     'yes'
     """
@@ -201,23 +201,24 @@ class Schema:
 
     def encoded(self, record: Mapping[str, Any], *, labelled: bool = True) -> Encoded:
         """The features and the label of a record; refused without repeating a value."""
-        x, clipped, place = np.zeros(self.dim, np.float32), 0, 0
+        x, place, clipped = np.zeros(self.dim, np.float32), 0, []
         for column in self.features:
             cell = column.read(_cell(record, column.name))
             if isinstance(column, Choice):
                 x[place + int(cell)] = 1
             else:
                 x[place] = column.scaled(cell)
-                clipped += column.clips(cell)
+                clipped += [column.name] * column.clips(cell)
             place += column.width
         if self.intercept:
             x[place] = 1
         if not labelled:
-            return Encoded(x, None, clipped)
+            return Encoded(x, None, tuple(clipped))
         label = self.label.read(_cell(record, self.label.name))
         if isinstance(self.label, Choice):
-            return Encoded(x, int(label), clipped)
-        return Encoded(x, self.label.scaled(label), clipped + self.label.clips(label))
+            return Encoded(x, int(label), tuple(clipped))
+        clipped += [self.label.name] * self.label.clips(label)
+        return Encoded(x, self.label.scaled(label), tuple(clipped))
 
     def require_fits(self, problem: Problem) -> None:
         """Refuse a problem whose features and labels are not these columns.

@@ -57,7 +57,7 @@ def sample_of_json(problem: Problem, line: str | bytes, label: str = "y") -> Sam
     read = parse_json(line)
     if not isinstance(read, dict) or "x" not in read or label not in read:
         raise DataError(f'not an object with the keys "x" and "{label}"')
-    return _checked(problem, features_of(read["x"], problem.feature_shape), read[label])
+    return checked(problem, features_of(read["x"], problem.feature_shape), read[label])
 
 
 def sample_of_csv(problem: Problem, line: bytes, label: int) -> Sample:
@@ -75,7 +75,7 @@ def sample_of_csv(problem: Problem, line: bytes, label: int) -> Sample:
     columns = int(np.prod(problem.feature_shape)) + 1
     if len(row) != columns:
         raise DataError(f"{len(row):,} cells; the header has {columns:,}")
-    return _checked(problem, as_single(np.delete(row, label)).reshape(problem.feature_shape), row[label])
+    return checked(problem, as_single(np.delete(row, label)).reshape(problem.feature_shape), row[label])
 
 
 def label_column(file: str, line: bytes | None, label: str, problem: Problem) -> int:
@@ -85,10 +85,7 @@ def label_column(file: str, line: bytes | None, label: str, problem: Problem) ->
     >>> label_column("a.csv", b"width,y,height", "y", LeastSquares(2))
     1
     """
-    try:
-        names = [name.strip() for name in next(csv.reader([(line or b"").decode("utf-8-sig")]))]
-    except (UnicodeDecodeError, csv.Error, StopIteration):
-        raise DataError(f"{file}: the header cannot be read as CSV in UTF-8") from None
+    names = columns_of(file, line)
     if any(map(is_number, names)):  # their names would be values, which errors never show
         raise DataError(f"{file}: no header; the first line must have the names of the columns")
     if label not in names:
@@ -97,6 +94,18 @@ def label_column(file: str, line: bytes | None, label: str, problem: Problem) ->
     if len(names) != needed + 1:
         raise DataError(f"{file}: {len(names) - 1:,} columns of features; the problem needs {needed:,}")
     return names.index(label)
+
+
+def columns_of(file: str, line: bytes | None) -> list[str]:
+    """The names in the header of a CSV file.
+
+    >>> columns_of("a.csv", b'width, height,"y"')
+    ['width', 'height', 'y']
+    """
+    try:
+        return [name.strip() for name in next(csv.reader([(line or b"").decode("utf-8-sig")]))]
+    except (UnicodeDecodeError, csv.Error, StopIteration):
+        raise DataError(f"{file}: the header cannot be read as CSV in UTF-8") from None
 
 
 def sample_of_pair(problem: Problem, pair: Any) -> Sample:
@@ -110,7 +119,7 @@ def sample_of_pair(problem: Problem, pair: Any) -> Sample:
         x, y = pair
     except (TypeError, ValueError):
         raise DataError("a sample must be a pair (x, y)") from None
-    return _checked(problem, features_of(x, problem.feature_shape), y)
+    return checked(problem, features_of(x, problem.feature_shape), y)
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -162,7 +171,15 @@ def _is_number_type(kind: type) -> bool:
     return issubclass(kind, int | float | np.integer | np.floating) and kind is not bool
 
 
-def _checked(problem: Problem, x: Array, label: Any) -> Sample:
+def checked(problem: Problem, x: Array, label: Any) -> Sample:
+    """Features and label as a sample; refused where the problem has no such samples.
+
+    >>> from gossamer.problems import Logistic
+    >>> checked(Logistic(1), np.ones(1, np.float32), 0.5)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.DataError: the label is not a whole number of 32 bits
+    """
     y = _label_of(problem, label)
     problem.check(Block(x[None], y[None]))
     return x, y.item()

@@ -1,4 +1,4 @@
-"""Where a node's samples come from: standard input or a Python iterator; a file that grows is in `followed_file`.
+"""Where a node's samples come from: standard input or a Python iterator. Files and databases have modules of their own.
 
 A source never waits, and never shows a value: what cannot be used is reported by position and kind of the fault.
 """
@@ -8,17 +8,15 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TextIO
 
 from gossamer.checks import check_count
+from gossamer.data.schema import Schema
 from gossamer.errors import DataError
-from gossamer.net.data.samples import Sample, sample_of_json, sample_of_pair
+from gossamer.net.data.reader import Faults, Reader
+from gossamer.net.data.samples import Sample
 from gossamer.problems import Problem
-
-Faults = Callable[[str], None]
-"""Is told position and kind of every sample that cannot be used, never a value."""
 
 Mark = dict[str, Any]
 """Where a source is. It is kept with the state, since it says something about the data."""
@@ -56,7 +54,8 @@ class StandardInput:
     Args:
         problem: whose samples they are.
         stream: standard input by default.
-        label: the JSON key of the label.
+        schema: of the records; None where a line is {"x": [...], "y": 1}.
+        label: the JSON key of the label, where there is no schema.
         new_data: nothing that comes was used before a restart.
         faults: is told of samples that cannot be used.
 
@@ -74,13 +73,14 @@ class StandardInput:
         problem: Problem,
         stream: TextIO | None = None,
         *,
+        schema: Schema | None = None,
         label: str = "y",
         new_data: bool = False,
         faults: Faults | None = None,
     ) -> None:
-        self._problem, self._label, self._new_data, self._faults = problem, label, new_data, faults
+        self._reader, self._new_data = Reader(problem, schema, label=label, faults=faults), new_data
         self._held: list[Sample | None] = []  # taken from the thread, and not yet given away
-        self._waiting: queue.Queue[Sample | DataError | None] = queue.Queue(_WAITING)  # None: the end
+        self._waiting: queue.Queue[str | DataError | None] = queue.Queue(_WAITING)  # None: the end
         self._taken, self._ended = 0, False
         reader = threading.Thread(target=self._read, args=(stream or sys.stdin,), daemon=True, name="standard input")
         reader.start()
@@ -115,7 +115,7 @@ class StandardInput:
             if item is None:
                 self._ended = True
             else:
-                self._held.append(usable(_given, item, f"sample {self._taken + len(self._held)}", self._faults))
+                self._held.append(self._reader.read(self._sample, item, f"sample {self._taken + len(self._held)}"))
         samples = _give(self._held, most, whole)
         self._taken += len(samples)
         return samples
@@ -124,25 +124,23 @@ class StandardInput:
         """Read to the end; the queue is bounded, so a fast writer waits."""
         try:
             for line in _text_lines(stream):
-                self._waiting.put(self._parsed(line))
+                too_long = DataError(f"a line of more than {LONGEST_LINE:,} characters")
+                self._waiting.put(too_long if line is None else line)
         except (OSError, ValueError) as broken:  # closed under us, or not UTF-8
             self._waiting.put(DataError(f"the stream cannot be read ({type(broken).__name__})"))
         self._waiting.put(None)
 
-    def _parsed(self, line: str | None) -> Sample | DataError:
-        if line is None:
-            return DataError(f"a line of more than {LONGEST_LINE:,} characters")
-        try:
-            return sample_of_json(self._problem, line, self._label)
-        except DataError as unusable:
-            return unusable
+    def _sample(self, item: str | DataError) -> Sample:
+        if isinstance(item, DataError):
+            raise item
+        return self._reader.of_json(item)
 
 
 class Items:
     """Samples of a Python iterator; made by `from_iterable`."""
 
-    def __init__(self, items: Iterator[Any], problem: Problem, faults: Faults | None) -> None:
-        self._items, self._problem, self._faults = items, problem, faults
+    def __init__(self, items: Iterator[Any], reader: Reader) -> None:
+        self._items, self._reader = items, reader
         self._taken, self._skip, self._ended = 0, 0, False
         self._held: list[Sample | None] = []
 
@@ -171,7 +169,7 @@ class Items:
                 self._skip -= 1
                 continue
             where = f"item {self._taken + len(self._held)}"
-            self._held.append(usable(partial(sample_of_pair, self._problem), item, where, self._faults))
+            self._held.append(self._reader.read(self._reader.of_item, item, where))
         samples = _give(self._held, most, whole)
         self._taken += len(samples)
         return samples
@@ -192,12 +190,12 @@ def _give(held: list[Sample | None], most: int, whole: int) -> list[Sample | Non
 
 
 def taken_before(mark: Mark) -> int:
-    """How much was taken up to a mark of any source, in samples or bytes; 0: nothing, so that any data may follow.
+    """How much was taken up to a mark of any source, in samples, rows or bytes; 0: nothing, so that any data may follow.
 
     >>> taken_before({"samples": 3}), taken_before({"file": "readings.csv", "byte": 0})
     (3, 0)
     """
-    taken: int = max(mark.get(unit, 0) for unit in ("samples", "items", "byte"))
+    taken: int = max(mark.get(unit, 0) for unit in ("samples", "items", "byte", "rows"))
     return taken
 
 
@@ -205,12 +203,15 @@ def other_data(name: str) -> DataError:
     """The refusal of data that are not those that were read, after a restart or while a node runs."""
     return DataError(
         f"{name}: not the data that were read before, or they were cut, replaced or changed. Data must only grow, "
-        "since a sample must not be used twice: bring them back as they were, or make a new network for new data"
+        "since a sample must not be used twice: bring them back as they were, or say with `gossamer node data` what the "
+        "new ones are"
     )
 
 
-def from_iterable(iterable: Iterable[Any], problem: Problem, *, faults: Faults | None = None) -> Items:
-    """Samples of an iterable of pairs (x, y), with None where there is nothing now.
+def from_iterable(
+    iterable: Iterable[Any], problem: Problem, *, schema: Schema | None = None, faults: Faults | None = None
+) -> Items:
+    """Samples of an iterable of pairs (x, y), or with a schema of records; None stands where there is nothing now.
 
     After a restart the same iterable is expected again: the items that were taken are skipped.
 
@@ -219,28 +220,7 @@ def from_iterable(iterable: Iterable[Any], problem: Problem, *, faults: Faults |
     >>> source.take(10), source.take(10), source.ended
     ([(array([1.], dtype=float32), 1)], [(array([2.], dtype=float32), 0)], True)
     """
-    return Items(iter(iterable), problem, faults)
-
-
-def usable(read: Callable[[Any], Sample], given: Any, position: str, faults: Faults | None) -> Sample | None:
-    """A sample, or None where it cannot be used, of which `faults` is told.
-
-    >>> from gossamer.problems import Logistic
-    >>> usable(partial(sample_of_json, Logistic(1)), '{"x": [1]}', "line 7", print)
-    line 7: not an object with the keys "x" and "y"
-    """
-    try:
-        return read(given)
-    except DataError as unusable:
-        if faults is not None:
-            faults(f"{position}: {unusable}")
-        return None
-
-
-def _given(item: Sample | DataError) -> Sample:
-    if isinstance(item, DataError):
-        raise item
-    return item
+    return Items(iter(iterable), Reader(problem, schema, faults=faults))
 
 
 def _text_lines(stream: TextIO) -> Iterator[str | None]:
