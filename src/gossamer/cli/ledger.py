@@ -14,7 +14,7 @@ from rich.console import Console
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
 from gossamer.net.ledgers import AnyLedger, checked_ledger, distinct, open_ledger, own_witness
-from gossamer.net.node.spending import Cost, added_up, cost_of, own_of, units_of
+from gossamer.net.node.spending import Cost, added_up, costs_of, own_of, units_of
 from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export, export
 from gossamer.net.store.vault import Sealer
@@ -71,7 +71,8 @@ def total_ledgers(
     if delta is not None and not 0 <= delta < 1:
         raise ConfigurationError("--delta", delta, "a number from 0 to below 1")
     with ExitStack() as stack:
-        costs = [cost_of(opened) for opened in distinct([checked_ledger(place, stack) for place in places])]
+        runs = distinct([checked_ledger(place, stack) for place in places])
+        costs = [cost for opened in runs for cost in costs_of(opened)]
     show(Console(), totals(costs, delta), words=True)
     for source in sorted({cost.source for cost in costs}):
         units = units_of(cost for cost in costs if cost.source == source)

@@ -20,7 +20,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from gossamer.checks import check_count
-from gossamer.cli import doubts, lifecycle
+from gossamer.cli import doubts, lifecycle, records
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
 from gossamer.errors import ConfigurationError, NetworkError
@@ -168,7 +168,7 @@ def _write_samples(file: Path, stream: Stream, learner: int, steps: int) -> None
 
 
 class _NodeCommands(TyperGroup):
-    """`gossamer node DIR` runs a node; `join` and `accept` are the words that come before."""
+    """`gossamer node DIR` runs a node; the commands are the words that come before."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What is no command is a directory, or an option of running one."""
@@ -182,6 +182,8 @@ node = typer.Typer(
 
 
 node.command("renew")(lifecycle.renew)
+node.command("check")(records.check)
+node.command("data")(records.change)
 
 
 @node.command("join")
@@ -189,8 +191,15 @@ def join_network(
     agreement: Annotated[Path, typer.Argument(metavar="AGREEMENT", help="agreement.json, from the coordinator.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Made here, with keys that never leave it.")],
     member: Annotated[str, typer.Option(help="This site's name in the agreement.")],
-    data: Annotated[Path | None, typer.Option(help="A file of samples; default: samples.jsonl in DIR.")] = None,
-    label: Annotated[str, typer.Option(help="The label's name in it.")] = "y",
+    data: Annotated[
+        str | None, typer.Option(help=f"Its records: {records.DATA}; default: samples.jsonl in DIR.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="The label's name in them, where the agreement has no schema.")] = "y",
+    query: records.Rows = None,
+    cursor: records.Cursor = None,
+    rotated: Annotated[
+        bool, typer.Option("--rotated", help="The file is renamed now and then, and a new one begins (logrotate).")
+    ] = False,
     source: Annotated[
         str | None, typer.Option(help="What the ledger calls these data: the same in all runs over them.")
     ] = None,
@@ -214,8 +223,10 @@ def join_network(
         algorithm=ready,
         source=source,
         http=http,
-        data="samples.jsonl" if data is None else str(data.absolute()),
+        data="samples.jsonl" if data is None else records.seen_from_anywhere(data),
         label=label,
+        query=records.query_of(query, cursor),
+        rotated=rotated,
         no_guarantee=no_guarantee,
     )
     console, request = Console(), made.path / "request.json"
@@ -258,7 +269,7 @@ def accept_members(
 def run_node(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A node's directory, made by `node join`.")],
     data: Annotated[
-        str | None, typer.Option(help="A file of samples, instead of what node.toml says; - : standard input.")
+        str | None, typer.Option(help=f"Instead of what node.toml says: {records.DATA}, or - : standard input.")
     ] = None,
     exchanges: Annotated[int | None, typer.Option(help="End after so many exchanges.")] = None,
     state_key: Annotated[
@@ -283,11 +294,12 @@ def run_node(
         found,
         settings,
         found.agreement().algorithm(),
-        data=data if data in (None, "-") else str(Path(data).absolute()),  # `launch` looks in DIR
+        data=None if data is None else records.seen_from_anywhere(data),  # `launch` looks in DIR
         exchanges=exchanges,
         state_key=state_key,
         adopt=adopt,
         new_data=new_data,
+        tell=records.tell if sys.stdout.isatty() else None,  # a file or a pipe may be a log that others read
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: running.node.stop())

@@ -21,6 +21,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.files import private_file
+from gossamer.net.data.query import is_database, require_no_password
+from gossamer.net.data.survey import Doubt
 from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.members import Members
 from gossamer.net.node.agreement import Empty
@@ -40,9 +42,18 @@ member = {member}
 listen = ""
 http = "{http}"
 
-# Samples: a .jsonl or .csv file, which may grow, or "-" for standard input; and the label's name in it.
+# Samples: a .csv or .jsonl file, which may grow, a .parquet file, a folder in which such files arrive, a database
+# ("sqlite:FILE", "postgresql://USER@HOST/NAME"; then [query] is needed), or "-" for standard input. The label's name
+# counts where the agreement has no schema.
 data = {data}
 label = {label}
+
+# true: the file is renamed now and then, and a new one begins under its name (logrotate, without `compress`).
+rotated = {rotated}
+
+# Data with which the node starts all the same: "missing" (there is no row yet), "unusable" (more than 1 % of the rows
+# cannot be used), "outside" (more than a tenth of the numbers lie outside of their bounds).
+allow = []
 
 # The ledger adds up what these data cost under this name. It cannot be changed.
 source = {source}
@@ -71,7 +82,16 @@ witness = ""
 # Where members are that this node reaches at another address than the agreement says.
 # [addresses]
 # {member} = "10.0.0.7:7400"
+
+# The rows of a database, and a column of them that only grows, such as an id: what was read last is known by it.
+{query}"""
+
+_QUERY = """\
+[query]
+rows = {rows}
+cursor = {cursor}
 """
+_KEYS = {"rows", "cursor"}
 
 
 @dataclass(frozen=True)
@@ -84,6 +104,9 @@ class Settings:
     http: str = ""
     data: str = "-"
     label: str = "y"
+    rotated: bool = False
+    allow: Sequence[Doubt] = ()
+    query: Mapping[str, str] | None = None
     empty: Empty = "silent"
     no_guarantee: bool = False
     sealed: bool = False
@@ -97,6 +120,11 @@ class Settings:
         for name, kind in get_type_hints(Settings).items():
             if not _fits(getattr(self, name), kind):
                 raise ConfigurationError(f"node.toml {name}", getattr(self, name), _in_words(kind))
+        if is_database(self.data):
+            require_no_password(self.data)
+        if is_database(self.data) != (self.query is not None) or set(self.query or _KEYS) != _KEYS:
+            allowed = "rows and a cursor for a database, and for nothing else"
+            raise ConfigurationError("node.toml [query]", sorted(self.query or {}), allowed)
         known = [one.name for one in fields(Budget)]
         for key in self.budget or {}:
             if key not in known:
@@ -272,6 +300,19 @@ class NodeDirectory:
             peers[number] = Peer(addresses[number], theirs.certificate.encode(), secret)
         listen = settings.listen or agreement.members[learner].address
         return Link(agreement.network, learner, listen, peers, self.files())
+
+
+def query_table(query: Mapping[str, str] | None) -> str:
+    """A query as node.toml has it; an example in comments where there is none.
+
+    >>> print(query_table({"rows": "SELECT * FROM visits", "cursor": "id"}), end="")
+    [query]
+    rows = "SELECT * FROM visits"
+    cursor = "id"
+    """
+    shown = query or {"rows": "SELECT * FROM visits", "cursor": "id"}
+    table = _QUERY.format(**{name: json.dumps(text, ensure_ascii=False) for name, text in shown.items()})
+    return table if query else "".join(f"# {line}\n" for line in table.splitlines())
 
 
 def _fits(given: Any, kind: Any) -> bool:

@@ -23,7 +23,7 @@ from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.dependencies import require_net
-from gossamer.net.directory import SETTINGS, NodeDirectory
+from gossamer.net.directory import SETTINGS, NodeDirectory, Settings, query_table
 from gossamer.net.membership.agreement import Agreement, Arrivals
 from gossamer.net.membership.members import Members, Request
 from gossamer.net.node.agreement import key_fingerprint, prepared
@@ -91,6 +91,8 @@ def join(
     http: str = "",
     data: str = "samples.jsonl",
     label: str = "y",
+    query: Mapping[str, str] | None = None,
+    rotated: bool = False,
     no_guarantee: bool = False,
 ) -> NodeDirectory:
     """Make the directory of one node, with keys that are made here and never leave it.
@@ -103,8 +105,10 @@ def join(
         source: what the site's data are called in its ledger: the same name in all runs over the same data. By default
             the directory's name.
         http: address of the node's page; "": none.
-        data: the samples, as seen from the directory.
-        label: the label's name in them.
+        data: the samples, as seen from the directory: a file, a folder, or a database.
+        label: the label's name in them, where the agreement has no schema.
+        query: of a database: `rows`, a SELECT, and `cursor`, a column of it that only grows.
+        rotated: whether the file is renamed now and then, and a new one begins under its name.
         no_guarantee: whether the node may run an algorithm without any privacy.
     """
     require_net()
@@ -113,6 +117,7 @@ def join(
     if not name.isprintable():
         raise ConfigurationError("source", name, "a text that can be printed")
     ready = algorithm or prepared(agreed.algorithm(), allow_no_guarantee=no_guarantee)
+    Settings(member, name, http=http, data=data, label=label, query=query)  # refused here, and not at the first start
     if http:
         parts_of(http, field="http", least_port=0)
     host, _ = parts_of(agreed.members[learner].address)
@@ -124,6 +129,8 @@ def join(
         network=agreed.network,
         http=http,
         no_guarantee=json.dumps(no_guarantee),
+        rotated=json.dumps(rotated),
+        query=query_table(query),
         **{
             field: _quoted(text)
             for field, text in (("member", member), ("data", data), ("label", label), ("source", name))

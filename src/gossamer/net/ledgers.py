@@ -8,7 +8,7 @@ from pathlib import Path
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.node.agreement import key_fingerprint
-from gossamer.net.node.spending import Cost, cost_of, unit_of
+from gossamer.net.node.spending import Cost, costs_of, unit_of
 from gossamer.net.store.chain import LedgerError
 from gossamer.net.store.database import hold
 from gossamer.net.store.export import Export
@@ -104,7 +104,8 @@ def earlier_costs(directory: Path, settings: Settings, key: bytes, promise: Guar
                 _hold(file, path, held, stack)
             ledgers.append(checked_ledger(directory / path, opened))
             _require_comparable(ledgers[-1], path, settings.source, key, promise)
-        return [cost_of(ledger) for ledger in distinct(ledgers)]
+        costs = [cost for ledger in distinct(ledgers) for cost in costs_of(ledger)]
+        return [cost for cost in costs if cost.source == settings.source]
 
 
 def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:
@@ -130,11 +131,11 @@ def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:
 
 def _require_comparable(ledger: AnyLedger, path: str, source: str, key: bytes, promise: Guarantee) -> None:
     """Refuse what cannot be added to this run: it would be another sum than that of these data."""
-    if ledger.identity.source != source:
+    if source not in ledger.sources:
         raise ConfigurationError("earlier", path, f"runs over the same source, {source!r}")
     if ledger.identity.key == key_fingerprint(key):
         raise ConfigurationError("earlier", path, "other runs than this one", "what it has spent counts by itself")
-    unit = cost_of(ledger).unit
+    unit = costs_of(ledger)[0].unit
     if unit and unit != unit_of(promise):
         hint = f"it protects {unit}; losses of different guarantees do not add up"
         raise ConfigurationError("earlier", path, f"runs that protect {unit_of(promise)}", hint)

@@ -6,9 +6,9 @@ import ctypes
 import gc
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,15 @@ from typing import Any
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.data.followed_file import FollowedFile
-from gossamer.net.data.sources import Source, StandardInput, from_iterable
+from gossamer.net.checkup import check_data, require_sound, source_of
+from gossamer.net.data.query import is_database
+from gossamer.net.data.survey import Survey
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledgers import earlier_costs
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
+from gossamer.net.node.spending import Spending
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
@@ -32,11 +34,9 @@ from gossamer.net.wire.addresses import parts_of
 from gossamer.net.wire.renewal import RenewedTransport, Told
 from gossamer.net.wire.zenoh_link import Link, ZenohTransport
 from gossamer.privacy import Budget
-from gossamer.problems import Problem
 from gossamer.topology import Topology
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
-_LONGEST_LOG = 2**20
 _M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
 
 
@@ -80,6 +80,7 @@ def launch(
     state_key: Path | None = None,
     adopt: bool = False,
     new_data: bool = False,
+    tell: Callable[[Survey], None] | None = None,
 ) -> Running:
     """Open all that a node needs.
 
@@ -87,36 +88,47 @@ def launch(
         directory: of the node.
         settings: what its node.toml says.
         algorithm: what its agreement.json says.
-        data: samples, instead of those that the settings name: a file as seen from the directory, "-" for standard
-            input, or an iterable of pairs (x, y), with None where there is nothing now.
+        data: samples, instead of those that the settings name: a file, a folder or a database as in node.toml, "-" for
+            standard input, or an iterable of pairs (x, y) or, with a schema, of records; None is nothing now.
         exchanges: after how many to end, instead of what the settings say.
         state_key: a file with the 32 bytes that state, messages and noise key are encrypted with.
         adopt: accept a directory that this machine has never seen: one that was moved here. Then all neighbours must
             agree that they hold nothing later from it, before anything is released or the witness learns of it.
         new_data: nothing on standard input was used before a restart.
+        tell: is given what the data are like, which is for nobody but the owner.
     """
     require_net()
+    schema = directory.agreement().schema
+    if isinstance(data, str):
+        settings = replace(settings, data=data, query=settings.query if is_database(data) else None)
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
-    board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
+    board = Board(ready.problem, ready.guarantee, link.learner, schema=schema)
     with ExitStack() as stack:
         earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
+        budget = None if settings.budget is None else Budget(**settings.budget)
+        times = ledger.sources.count(settings.source)
+        if ledger.last.exchange < 0 and budget is not None:
+            Spending(ready, link.learner, budget, earlier, times).require_first(budget)
+        if not ledger.ended and (data is None or isinstance(data, str)):
+            require_sound(directory, settings, check_data(directory, settings, ready.problem, schema, ledger), tell)
         node = Node(
             ready,
             link.learner,
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
+            source=source_of(directory.path, settings, ready.problem, schema, data, new_data=new_data),
             board=board,
             pace=directory.agreement().pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
-            budget=None if settings.budget is None else Budget(**settings.budget),
+            budget=budget,
             earlier=earlier,
+            times=times,
             empty=settings.empty,
         )
         if settings.http:
@@ -149,31 +161,6 @@ def kept_rows(algorithm: Algorithm, neighbours: int) -> int:
     return max(_LEAST_KEPT, _EXCHANGES_KEPT * algorithm.mixing.steps, min(_MOST_KEPT, _KEPT_BYTES // max(1, size)))
 
 
-def _source(directory: Path, data: str | Iterable[Any], settings: Settings, problem: Problem, new_data: bool) -> Source:
-    """A file beside the settings, standard input or an iterable; what cannot be used is told to the owner alone."""
-    faults = _Faults(directory / "rejected.log")
-    if not isinstance(data, str):
-        return from_iterable(data, problem, faults=faults)
-    if data == "-":
-        return StandardInput(problem, label=settings.label, new_data=new_data, faults=faults)
-    return FollowedFile(directory / data, problem, label=settings.label, faults=faults)
-
-
-@dataclass(frozen=True)
-class _Faults:
-    """Which samples could not be used and why, in a file of the owner's: it says something about the data."""
-
-    path: Path
-
-    def __call__(self, fault: str) -> None:
-        if not self.path.exists():
-            self.path.touch(0o600)
-        if self.path.stat().st_size > _LONGEST_LOG:
-            return
-        with self.path.open("a", encoding="utf-8") as opened:
-            opened.write(fault + "\n")
-
-
 def _sealer(settings: Settings, file: Path | None) -> Sealer | None:
     allowed = "a file with 32 bytes, where node.toml says sealed = true, and only there"
     if settings.sealed != (file is not None):
@@ -187,7 +174,7 @@ def _ledger(
     directory: NodeDirectory, settings: Settings, network: str, sealer: Sealer | None, adopt: bool, keep: int
 ) -> Ledger:
     with Ledger.open(directory.ledger, read_only=True) as known:
-        if known.identity.source != settings.source or known.identity.network != network:
+        if known.sources[-1] != settings.source or known.identity.network != network:
             hint = "they were settled when the ledger was made; set them back"
             raise PrivacyError.of("node.toml", "another network or source", "those of its ledger", hint)
         if adopt:

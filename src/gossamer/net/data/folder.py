@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+
 from gossamer.data.schema import Schema
 from gossamer.errors import DataError
 from gossamer.net.data.followed_file import SUFFIXES, open_tape
@@ -24,7 +25,7 @@ _KNOWN = 8  # bytes by which a name, and what a file holds, are remembered
 
 
 class Folder(Tapes):
-    """Files that arrive in a folder (.csv, .jsonl, .ndjson, .parquet; others, and hidden ones, are not looked at).
+    r"""Files that arrive in a folder (.csv, .jsonl, .ndjson, .parquet; others, and hidden ones, are not looked at).
 
     A file is read once it was left alone for a while, by name among those that are there, from its first row to its
     last. Its name and what it holds are remembered: neither a file that was read under another name nor another file
@@ -44,7 +45,7 @@ class Folder(Tapes):
     >>> from gossamer.problems import Logistic
     >>> with tempfile.TemporaryDirectory() as name:
     ...     folder = Path(name)
-    ...     _ = (folder / "b.csv").write_text("a,y\\n1,1\\n"), (folder / "a.csv").write_text("a,y\\n2,0\\n")
+    ...     _ = (folder / "b.csv").write_text("a,y\n1,1\n"), (folder / "a.csv").write_text("a,y\n2,0\n")
     ...     source = Folder(folder, Logistic(1), settled=0)
     ...     taken = source.take(5)
     ...     _ = (folder / "b.csv").rename(folder / "c.csv")

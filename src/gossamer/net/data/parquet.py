@@ -15,7 +15,7 @@ from gossamer.net.data.tapes import Place, Row
 
 _ENDS = 2**16  # bytes at both ends of a file by which it is known: Parquet has its index at the end
 
-Group = dict[tuple[bytes, int], list[dict[str, Any]]]
+Group = dict[tuple[bytes, int], Any]
 """The group of rows that was read last: rows are packed by the thousand, and taken by the dozen."""
 
 
@@ -51,9 +51,9 @@ class ParquetRows:
         for number in range(self._file.num_row_groups):
             behind = first + self._file.metadata.row_group(number).num_rows
             if begin < behind and len(found) < most:
-                held = self._held(number)[max(0, begin - first) :][: most - len(found)]
                 place = max(begin, first)
-                found += [Row(place + offset, record, place + offset + 1) for offset, record in enumerate(held)]
+                records = self._held(number).slice(place - first, most - len(found)).to_pylist()
+                found += [Row(place + offset, record, place + offset + 1) for offset, record in enumerate(records)]
             first = behind
         return found
 
@@ -69,18 +69,17 @@ class ParquetRows:
         """Whether it is the file that was read."""
         return self._print == place.digest
 
-    def _held(self, number: int) -> list[dict[str, Any]]:
+    def _held(self, number: int) -> Any:
         key = self._print, number
         if key not in self._group:
             assert self._file is not None
             assert self._reader.schema is not None
             try:
                 table = self._file.read_row_group(number, columns=self._reader.schema.columns)
-                rows = table.to_pylist()
             except (OSError, ValueError) as broken:  # those of pyarrow are among them
                 raise DataError(f"{self.name}: it cannot be read ({type(broken).__name__})") from None
             self._group.clear()
-            self._group[key] = rows
+            self._group[key] = table
         return self._group[key]
 
 

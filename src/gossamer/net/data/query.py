@@ -105,7 +105,7 @@ class Query:
         """The samples of the next rows, at most so many."""
         try:
             found = self._asked(">", self._last, most + 1)
-        except _Silent as silent:
+        except _SilentError as silent:
             if not self._answered:  # nothing was ever read: whoever wrote the settings is there to read this
                 raise DataError(f"database: {silent}") from None
             self._reader.tell(f"database: {silent}")
@@ -151,7 +151,7 @@ class Query:
             raise
         except Exception as error:  # DB-API: each driver has its own; their texts may hold values and hosts
             self._connection = None
-            raise _Silent(f"it does not answer, or not to this query ({type(error).__name__})") from None
+            raise _SilentError(f"it does not answer, or not to this query ({type(error).__name__})") from None
         self._require_columns(names)
         self._answered = True
         return [dict(zip(names, row, strict=True)) for row in rows]
@@ -166,7 +166,7 @@ class Query:
             raise DataError(f"database: the query has no column {self._cursor!r}, which is the cursor")
 
 
-class _Silent(DataError):
+class _SilentError(DataError):
     """The database does not answer."""
 
 
@@ -203,7 +203,7 @@ def _connected(database: str) -> Any:
     if scheme == "sqlite":
         path = Path(rest)
         if not path.is_file():
-            raise _Silent("no such file")
+            raise _SilentError("no such file")
         uri = f"{path.absolute().as_uri()}?mode=ro"
         return sqlite3.connect(uri, uri=True, timeout=_SECONDS, check_same_thread=False)
     try:

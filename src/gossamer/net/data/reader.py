@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gossamer.data.schema import Choice, Number, Schema
+from gossamer.data.schema import Number, Schema
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.net.data.samples import (
     Sample,
@@ -81,6 +81,7 @@ class Reader:
         faults: is told of rows that cannot be used.
 
     >>> from gossamer.problems import Logistic
+    >>> from gossamer.data.schema import Choice
     >>> schema = Schema((Number("age", 0, 100),), Choice("ill", ("no", "yes")))
     >>> reader = Reader(Logistic(2), schema, faults=print)
     >>> reader.read(reader.of_record, {"ill": "yes", "age": 75}, "row 1")
@@ -181,12 +182,6 @@ class Reader:
             hint = "the agreement of this network has no schema: give .jsonl or .csv files with numbers only"
             raise ConfigurationError("data", what, "data that need no schema", hint)
         return self.schema
-
-    def names_of(self, labels: Counter[int]) -> dict[str, int]:
-        """Counts of classes, by what the schema calls them, those that never came included."""
-        if self.schema is not None and isinstance(self.schema.label, Choice):
-            return {name: labels[place] for place, name in enumerate(self.schema.label.values)}
-        return {str(label): count for label, count in sorted(labels.items())}
 
 
 def _cells(line: bytes) -> list[str]:

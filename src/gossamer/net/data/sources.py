@@ -190,7 +190,7 @@ def _give(held: list[Sample | None], most: int, whole: int) -> list[Sample | Non
 
 
 def taken_before(mark: Mark) -> int:
-    """How much was taken up to a mark of any source, in samples, rows or bytes; 0: nothing, so that any data may follow.
+    """How much was taken up to a mark of any source, in samples, rows or bytes; 0: nothing, so any data may follow.
 
     >>> taken_before({"samples": 3}), taken_before({"file": "readings.csv", "byte": 0})
     (3, 0)
@@ -203,8 +203,8 @@ def other_data(name: str) -> DataError:
     """The refusal of data that are not those that were read, after a restart or while a node runs."""
     return DataError(
         f"{name}: not the data that were read before, or they were cut, replaced or changed. Data must only grow, "
-        "since a sample must not be used twice: bring them back as they were, or say with `gossamer node data` what the "
-        "new ones are"
+        "since a sample must not be used twice: bring them back as they were, or say what the new ones are with "
+        "`gossamer node data`"
     )
 
 

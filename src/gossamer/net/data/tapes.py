@@ -105,7 +105,7 @@ class Tapes(ABC):
     def _take_mark(self, mark: Mark) -> bool:
         """Whether a mark is one of this source; what only it knows is taken from it."""
 
-    def _went_on(self, tapes: list[Tape]) -> None:  # noqa: B027: most sources need not know
+    def _went_on(self, tapes: list[Tape]) -> None:  # noqa: B027
         """Rows are taken of the last of these files, and nothing is left in those before it."""
 
     def _position(self, tape: Tape, row: Row) -> str:

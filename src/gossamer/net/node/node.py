@@ -57,6 +57,7 @@ class Node:
         exchanges: after how many exchanges it ends; by default when the guarantee does.
         budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
         earlier: what earlier runs over the same data have cost.
+        times: how often a record may have come in this run, since its data were changed.
         empty: where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when they come.
         play: called with every exchange and the decision that is played in it.
     """
@@ -75,6 +76,7 @@ class Node:
         exchanges: int | None = None,
         budget: Budget | None = None,
         earlier: Sequence[Cost] = (),
+        times: int = 1,
         empty: Empty = "silent",
         play: Callable[[int, NDArray[np.float32]], None] | None = None,
     ) -> None:
@@ -90,7 +92,7 @@ class Node:
             raise ConfigurationError("empty", empty, "'wait' (which shows when samples come)", hint)
         self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
         self.ledger, self.source, self.board = ledger, source, board
-        self._key, self._spending = key, Spending(algorithm, learner, budget, earlier)
+        self._key, self._spending = key, Spending(algorithm, learner, budget, earlier, times)
         self._empty, self._play = empty, play
         self._me = Participant(algorithm, learner)
         assert isinstance(algorithm.topology, Topology)  # Participant refuses others
@@ -175,7 +177,8 @@ class Node:
         self.board.log("resumed", exchange=self._position.exchange)
         if self.ledger.ended:  # nothing is released any more: no sample is read, and nobody has to agree
             return
-        self.source.resume(kept.mark)
+        if not self.ledger.data_changed:
+            self.source.resume(kept.mark)
         everybody = len(self._post.hearers)
         answers = everybody if self.ledger.adopted else min(1, everybody)
         self._post.greet(self._position, self.pace.deadline, answers)

@@ -1,6 +1,7 @@
 """What the releases of one node cost, whether one more is covered, and what runs over the same data cost together."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
@@ -10,6 +11,7 @@ from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
 from gossamer.privacy import Budget, Guarantee, Loss, accounting, compose
+from gossamer.privacy.guarantee import rounded_up
 
 T = TypeVar("T")
 
@@ -56,8 +58,16 @@ def added_up(costs: Sequence[Cost], delta: float | None = None) -> tuple[float, 
     return epsilon, min(1.0, at + accounting.sampler_share(math.fsum(cost.error for cost in costs), epsilon))
 
 
-def cost_of(ledger: Ledger | Export) -> Cost:
-    """What the last row says, in the terms of the guarantee."""
+def costs_of(ledger: Ledger | Export) -> list[Cost]:
+    """What the last row says, in the terms of the guarantee, for each source that the run has read.
+
+    One that it read twice may hold records that came twice: these cost what two records cost that change together.
+    """
+    times, cost = Counter(ledger.sources), _cost_of(ledger)
+    return [cost._replace(source=source, loss=cost.loss and cost.loss.group(times[source])) for source in sorted(times)]
+
+
+def _cost_of(ledger: Ledger | Export) -> Cost:
     identity, promise = ledger.identity, ledger.promise
     run = ledger.run or "has not begun"
     if promise is None or ledger.last.exchange < 0:
@@ -98,6 +108,7 @@ class Spending:
         learner: the learner's number.
         budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
         earlier: what earlier runs over the same data have cost.
+        times: how often a record may have come in this run, since its data were changed.
 
     >>> from gossamer import algorithms, problems, topology
     >>> problem, network = problems.Logistic(2), topology.ring(3)
@@ -110,9 +121,14 @@ class Spending:
     """
 
     def __init__(
-        self, algorithm: Algorithm, learner: int, budget: Budget | None = None, earlier: Sequence[Cost] = ()
+        self,
+        algorithm: Algorithm,
+        learner: int,
+        budget: Budget | None = None,
+        earlier: Sequence[Cost] = (),
+        times: int = 1,
     ) -> None:
-        self._algorithm, self._learner = algorithm, learner
+        self._algorithm, self._learner, self._times = algorithm, learner, times
         self._budget, self._earlier = budget, tuple(earlier)
 
     def after(self, exchanges: int) -> tuple[Spent, ...]:
@@ -132,20 +148,32 @@ class Spending:
             return "budget_used_up"
         return None
 
+    def require_first(self, budget: Budget) -> None:
+        """Refuse a budget that does not cover the first exchange: such a node would say nothing, and look well."""
+        if self.refusal(0) == "budget_used_up":
+            before = f", and {len(self._earlier)} earlier runs have cost some of it" if self._earlier else ""
+            cost = rounded_up(self.shown(self.after(1))[0])
+            hint = f"the first exchange costs epsilon {cost}{before}. Give more, or take no part. Nothing was sent"
+            given = f"epsilon {budget.epsilon:g}, delta {budget.delta:g}"
+            raise PrivacyError.of("[budget]", given, "what the first exchange costs, at least", hint)
+
     def shown(self, spent: Sequence[Spent]) -> tuple[float, float]:
         """Epsilon and delta of what was spent."""
         promise = self._algorithm.guarantee
         delta = own_of(promise.deltas, self._learner)
-        epsilon = compose([one.loss for one in spent]).epsilon(delta)
+        epsilon = self._loss(spent).epsilon(delta)
         return epsilon, min(1.0, delta + promise.sampler_share(epsilon))
+
+    def _loss(self, spent: Sequence[Spent]) -> Loss:
+        """Of a record that came as often as it may."""
+        return compose([one.loss for one in spent]).group(self._times)
 
     def _within(self, budget: Budget, exchanges: int) -> bool:
         """Whether earlier runs and so many exchanges of this one stay within a budget."""
         promise = self._algorithm.guarantee
         if promise.basis == "none":
             return False
-        loss = compose([one.loss for one in self.after(exchanges)])
-        own = Cost("", "", self._learner, loss, 0.0, promise.sampler_error, "")
+        own = Cost("", "", self._learner, self._loss(self.after(exchanges)), 0.0, promise.sampler_error, "")
         errors = math.fsum(cost.error for cost in (*self._earlier, own))
         left = budget.delta - accounting.sampler_share(errors, budget.epsilon)
         return left >= 0 and added_up([*self._earlier, own], left)[0] <= budget.epsilon

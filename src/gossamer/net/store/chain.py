@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from gossamer.errors import GossamerError, PrivacyError
 from gossamer.privacy import Guarantee, Loss
 
-Kind = Literal["genesis", "start", "release", "gossip", "end"]
+Kind = Literal["genesis", "start", "release", "gossip", "data", "end"]
 
 FIRST = "0" * 64
 """What stands for the hash before the first row."""
@@ -82,7 +82,7 @@ class Row(NamedTuple):
     Attributes:
         number: 1, 2, 3, ...
         time: when it was written, in whole seconds since 1970.
-        kind: "genesis", "start", "release", "gossip" or "end".
+        kind: "genesis", "start", "release", "gossip", "data" (from here on samples are others) or "end".
         exchange: of what was sent; -1 before the first.
         step: gossip step within the exchange; -1 before the first.
         run: the run's id; empty before it began.
@@ -90,7 +90,8 @@ class Row(NamedTuple):
         bytes: how many were sent.
         message: keyed digest of what was sent; empty where nothing was.
         state: keyed digest of the state after it; empty where there is none.
-        note: the identity in the first row, the guarantee in the second, and in the last one why the run ended.
+        note: the identity in the first row, the guarantee in the second, the name of the source in rows of kind
+            "data", and in the last one why the run ended.
         previous: hash of the row before.
         hash: of everything above.
     """
@@ -200,7 +201,7 @@ def misplaced(last: Row | None, row: Row) -> str:
         return "the run has ended" if last.kind == "end" else "the run has not begun"
     if row.kind not in get_args(Kind) or row.run != last.run:
         return "it is of another run or of a kind that is not known"
-    if row.kind != "end" and (row.exchange, row.step) <= (last.exchange, last.step):
+    if row.kind not in ("end", "data") and (row.exchange, row.step) <= (last.exchange, last.step):
         ours, before = f"exchange {row.exchange}, step {row.step}", f"exchange {last.exchange}, step {last.step}"
         return f"{ours} is not later than {before}, which was committed before"
     return _shrunk(last.spent, row.spent)

@@ -1,17 +1,18 @@
 """The database of a ledger: SQLite with a write-ahead log, on disk when a commit returns, for its owner only."""
 
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import NetworkError, PrivacyError
+from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.net.store import blobs, vault
 from gossamer.net.store.chain import FIRST, WORDS, Identity, LedgerError, Row, decode_spent, encode_spent, unreadable
-from gossamer.net.store.witness import lock
+from gossamer.net.store.witness import lock, sync_directory
 
 _APPLICATION = 0x476F7373  # "Goss": tells a ledger from other databases
 _VERSION = 4
@@ -23,7 +24,22 @@ CREATE TABLE rows (number INTEGER PRIMARY KEY, time INTEGER, kind TEXT, exchange
 """
 
 
-def fill(path: Path, identity: Identity) -> None:
+def make(path: Path, identity: Identity) -> None:
+    """Make a ledger with its first row, whole or not at all; an existing file is refused."""
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
+    with database_errors(path), ExitStack() as stack:
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        stack.callback(unfinished.unlink, missing_ok=True)
+        _fill(unfinished, identity)
+        try:
+            os.link(unfinished, path)  # never over another file
+        except FileExistsError:
+            hint = "a key and its ledger are made together: use another directory"
+            raise ConfigurationError("ledger", str(path), "a file that is not there yet", hint) from None
+    sync_directory(path.parent)
+
+
+def _fill(path: Path, identity: Identity) -> None:
     """The tables and the first row, in an empty file."""
     row = Row(1, int(time.time()), "genesis", -1, -1, "", (), 0, "", "", identity.to_json(), FIRST, "").chained()
     with connect(path, read_only=False) as database:

@@ -46,6 +46,7 @@ class Export:
         path: the file.
         identity: what the ledger belongs to.
         promise: the guarantee of its run; None before it began.
+        sources: what the data of the run were called, one after another.
         last: the last row.
     """
 
@@ -57,6 +58,9 @@ class Export:
             chain.add(row)
             if row.kind == "genesis":
                 self.identity = identity_of(row)
+                self.sources = [self.identity.source]
+            if row.kind == "data":
+                self.sources.append(row.note)
             if row.kind == "start":
                 self.promise = guarantee_of(row)
         if chain.last is None:

@@ -10,7 +10,6 @@ Both files hold raw sums and samples (in the state): only their owner can read t
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,10 +33,10 @@ from gossamer.net.store.chain import (
     identity_of,
     misplaced,
 )
-from gossamer.net.store.database import connect, database_errors, fill, flush_log, hold, insert, require_ledger, select
-from gossamer.net.store.pieces import MOST_RECEIVER, Pieces
+from gossamer.net.store.database import connect, database_errors, flush_log, hold, insert, make, require_ledger, select
+from gossamer.net.store.pieces import MOST_RECEIVER, Pieces, require_bytes
 from gossamer.net.store.vault import Sealer, Vault
-from gossamer.net.store.witness import Mark, Witness, old_copy, sync_directory
+from gossamer.net.store.witness import Mark, Witness, old_copy
 from gossamer.net.wire.transport import ALL
 from gossamer.privacy import Guarantee
 
@@ -53,6 +52,8 @@ class Ledger:
         path: the database.
         identity: what the ledger belongs to.
         last: the last row.
+        sources: what the data of the run were called, one after another; a name that comes twice was read twice.
+        data_changed: whether the data are others than those that the last state was made of.
         adopted: whether it was moved here, so that nobody but neighbours can tell that it is no old copy.
 
     >>> import tempfile
@@ -71,17 +72,7 @@ class Ledger:
     @classmethod
     def create(cls, path: Path, identity: Identity) -> None:
         """Make a ledger with its first row; an existing file is refused."""
-        unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
-        with database_errors(path), ExitStack() as stack:
-            os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            stack.callback(unfinished.unlink, missing_ok=True)
-            fill(unfinished, identity)
-            try:
-                os.link(unfinished, path)  # whole or not at all, and never over another file
-            except FileExistsError:
-                hint = "a key and its ledger are made together: use another directory"
-                raise ConfigurationError("ledger", str(path), "a file that is not there yet", hint) from None
-        sync_directory(path.parent)
+        make(path, identity)
 
     @classmethod
     def open(
@@ -151,13 +142,14 @@ class Ledger:
         self.identity = identity_of(genesis)
         self.last = last
         self._stated = self._row("WHERE state != '' ORDER BY number DESC")
+        changes = select(self._database, "WHERE kind = 'data' ORDER BY number")
+        self.sources = [self.identity.source, *(row.note for row in changes)]
+        self.data_changed = any(self._stated is None or row.number > self._stated.number for row in changes)
         self._vault = Vault(self._database, self.path, self.run, self._sealer, self._read_only)
         again = partial(connect, self.path, read_only=True) if self._read_only else None
         self._pieces = Pieces(self._database, self.path.with_suffix(".blobs"), self._vault, again)
         stack.callback(self._pieces.blobs.close)
-        query = "SELECT exchange, step, number FROM rows WHERE number >= ? AND message != '' ORDER BY number"
-        found = self._database.execute(query, (self._pieces.kept("min") or last.number,))
-        self._numbers = {(exchange, step): number for exchange, step, number in found}
+        self._numbers = self._pieces.sent(last.number)
 
     @property
     def locked(self) -> bool:
@@ -226,7 +218,7 @@ class Ledger:
         exchange, step = check_count("exchange", exchange, least=0), check_count("step", step, least=0)
         sent = sorted((check_count("receiver", who, ALL, MOST_RECEIVER), data) for who, data in messages.items())
         for data in (b"" if state is None else state, *(data for _, data in sent)):
-            _require_bytes(data)
+            require_bytes(data)
         with self._turn:
             costs = tuple(spent) or (self.last.spent if kind == "gossip" else ())
             row = self._next(kind, exchange, step, costs, messages=sent, state=state)
@@ -241,13 +233,20 @@ class Ledger:
 
     def finish(self, state: bytes, why: str) -> Row:
         """Write down the last state, and why it is the last; nothing is sent, and nothing can be committed after it."""
-        _require_bytes(state)
+        require_bytes(state)
         with self._turn:
             last = self.last
             row = self._next("end", last.exchange, last.step, last.spent, note=why, state=state)
             with self._transaction(row):
                 self._pieces.put_state(row, state)
             return row
+
+    def change_data(self, source: str) -> None:
+        """Write down that samples come from data of this name now: if it was there before, they may come again."""
+        with self._turn:
+            with self._transaction(self._next("data", *self.last[3:5], self.last.spent, note=source)):
+                self.sources.append(source)
+            self.data_changed = True
 
     def _next(
         self,
@@ -295,7 +294,8 @@ class Ledger:
             if self._witness:
                 self._witness.record(Mark(row.number, row.hash))
         self.last = row
-        self._stated = row if row.state else self._stated
+        if row.state:
+            self._stated, self.data_changed = row, False
         self._pieces.blobs.settle()
         self._broken = False
 
@@ -347,7 +347,8 @@ class Ledger:
         chain = Chain()
         with self._turn, database_errors(self.path):
             fault = None if self.locked else self._fault_of_state()  # first: it is the first to be replaced
-            first = self._first_kept()
+            last = self.last.number - 1 if self.ended else self.last.number
+            first = min(self._pieces.kept("min") or last, last)  # messages of the last commit are always kept
             for row in self.rows():
                 chain.add(row)
                 if row.number >= first and row.message and not self.locked:
@@ -357,11 +358,6 @@ class Ledger:
                 raise LedgerError(f"row {chain.count + 1}: it was removed: later rows or messages of it are left.")
             if fault is not None:
                 raise fault
-
-    def _first_kept(self) -> int:
-        """The first row whose messages must be there: those of the last commit are always kept."""
-        last = self.last.number - 1 if self.ended else self.last.number
-        return min(self._pieces.kept("min") or last, last)
 
     def close(self) -> None:
         """Let go of the file; more than once does no harm."""
@@ -393,8 +389,3 @@ class Ledger:
 
     def _row(self, where: str) -> Row | None:
         return next(iter(select(self._database, f"{where} LIMIT 1")), None)
-
-
-def _require_bytes(data: bytes) -> None:
-    if not isinstance(data, bytes):
-        raise ConfigurationError("messages and state", type(data).__name__, "bytes")

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal
 
+from gossamer.errors import ConfigurationError
 from gossamer.net.store.blobs import Blobs
 from gossamer.net.store.chain import LedgerError, Row
 from gossamer.net.store.vault import Vault
@@ -107,6 +108,12 @@ class Pieces:
             raise LedgerError(f"row {row.number}: the stored state is not the one of this row.")
         return state
 
+    def sent(self, last: int) -> dict[tuple[int, int], int]:
+        """Numbers of the rows whose messages are kept, the last row's included, by exchange and step."""
+        query = "SELECT exchange, step, number FROM rows WHERE number >= ? AND message != '' ORDER BY number"
+        found = self._database.execute(query, (self.kept("min") or last,))
+        return {(exchange, step): number for exchange, step, number in found}
+
     def kept(self, which: Literal["min", "max"]) -> int | None:
         """The first or the last row of which a message is kept; None where there is none."""
         query = f"SELECT {which}(place) FROM blobs WHERE place >= {FIRST_MESSAGE}"
@@ -122,3 +129,12 @@ def _about_message(row: Row, receiver: int) -> str:
 def _about_state(row: Row) -> str:
     """What a sealed state is bound to."""
     return f"state of row {row.number} of run {row.run}"
+
+
+def require_bytes(data: bytes) -> None:
+    """Refuse what is no bytes.
+
+    >>> require_bytes(b"noised")
+    """
+    if not isinstance(data, bytes):
+        raise ConfigurationError("messages and state", type(data).__name__, "bytes")
