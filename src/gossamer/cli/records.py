@@ -37,8 +37,7 @@ def check(
     found, console = NodeDirectory(directory), Console()
     settings, agreement = found.settings(), found.agreement()
     ready = prepared(agreement.algorithm(), allow_no_guarantee=settings.no_guarantee)
-    for name in ("cert.key", "pair.key", "noise.key"):
-        found.secret(name)
+    found.require_keys()
     assert isinstance(ready.topology, Topology)
     if (found.path / "accepted.json").exists():
         found.link(settings, ready.topology)

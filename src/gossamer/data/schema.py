@@ -38,6 +38,8 @@ class Number:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             hint = "take what is known in public, not what the records have"
             raise ConfigurationError(f"schema {self.name}", [self.low, self.high], "bounds = [low, high]", hint)
+        object.__setattr__(self, "low", float(self.low))  # one way to write it: what is signed must stay as it is
+        object.__setattr__(self, "high", float(self.high))
 
     @property
     def width(self) -> int:

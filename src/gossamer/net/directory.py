@@ -27,7 +27,7 @@ from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.members import Members
 from gossamer.net.node.agreement import Empty
 from gossamer.net.store.vault import Sealer, read_key, seal_key
-from gossamer.net.wire.certificates import public_key_of
+from gossamer.net.wire.certificates import described, public_key_of
 from gossamer.net.wire.pairs import pair_secret, public_pair_key
 from gossamer.net.wire.zenoh_link import Files, Link, Peer
 from gossamer.privacy import Budget
@@ -266,23 +266,32 @@ class NodeDirectory:
 
     def key(self, sealer: Sealer | None = None) -> bytes:
         """The noise key, sealed or not; refused where others may read it, or where its ledger is gone."""
-        file = self.path / "noise.key"
+        self.require_keys()
+        return read_key(self.path / "noise.key", sealer)
+
+    def require_keys(self) -> None:
+        """Refuse keys that others may read, that are gone, or whose ledger is."""
         if not self.ledger.exists():
             raise PrivacyError(
                 f"ledger: {self.ledger} is gone, and without it nobody knows which noise of the key was used. "
                 f"Bring it back, or make a new network with `gossamer network new`. Nothing was sent."
             )
-        self.secret("noise.key")
-        return read_key(file, sealer)
+        for name in ("noise.key", "pair.key", "cert.key"):
+            self.secret(name)
 
     def seal_key(self, sealer: Sealer) -> None:
         """Have the noise key encrypted from now on."""
         seal_key(self.path / "noise.key", sealer)
 
     def files(self) -> Files:
-        """The certificate and its key; refused where others may read the key."""
-        self.secret("cert.key")
-        return Files(self.path / "cert.pem", self.path / "cert.key")
+        """The certificate and its key; refused where others may read the key, and where they are not of each other."""
+        private, file = self.secret("cert.key"), self.path / "cert.pem"
+        if not file.is_file() or described(file.read_bytes()).key != public_key_of(private):
+            raise PrivacyError(
+                f"certificate: {file} is gone, or that of another key. Bring it back, as it was made with cert.key; "
+                f"then `gossamer node renew {self.path}` makes a new one. Nothing was sent."
+            )
+        return Files(file, self.path / "cert.key")
 
     def link(self, settings: Settings, topology: Topology) -> Link:
         """How the node reaches its neighbours. Who asks for a message must be heard too, so links go both ways."""
