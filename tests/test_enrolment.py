@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +28,6 @@ from gossamer.net import (
     Request,
     admit,
     join,
-    launch,
     new_network,
     prepared,
     try_network,
@@ -361,32 +359,6 @@ def test_a_directory_of_an_earlier_version_is_refused_in_words(folder: Path) -> 
 
 
 # The commands
-
-
-def test_the_page_for_sites_can_be_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All commands of the page but those that start nodes; then the nodes could start."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    text = (ROOT / "docs" / "tutorial-sites.md").read_text()
-    lines = [line for block in re.findall(r"(?ms)^```\n(.*?)^```", text) for line in block.splitlines()]
-    seen = ""
-    for line in lines:
-        words = shlex.split(line)[1:]
-        if words[:2] == ["node", "accept"]:
-            refused = CliRunner().invoke(app, words)  # nobody is there to be asked
-            assert "--fingerprint" in refused.stderr
-            assert CliRunner().invoke(app, [*words, "--fingerprint", "0000"]).exit_code == 2
-            words += ["--fingerprint", seen]
-        if words[0] == "node" and len(words) == 2:
-            node = NodeDirectory(Path(words[1]))
-            launch(node, node.settings(), node.agreement().algorithm(), data=[]).opened.close()
-            continue
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, f"{line}: {done.output}{done.stderr}"
-        if "admit" in words:
-            seen = done.output.strip().rpartition(": ")[2]
-    assert len(seen.split()) == 8
 
 
 def test_the_schema_says_what_the_problem_needs(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_a_budget_counts_records_that_come_again(node: Path, hub: Hub) -> None:
 
 
 def test_a_change_of_data_that_broke_off_is_made_again(node: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings are written first: with the ledger unchanged the node refuses to start, and nothing is read twice."""
+    """The settings are written first: then the node refuses to start, and reads nothing twice."""
     start(node)
     good(node.parent / "right.csv")
     words = ["data", str(node), "--data", str(node.parent / "right.csv"), "--again"]

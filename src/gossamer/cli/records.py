@@ -102,7 +102,7 @@ def change(
 
 def tell(found: "Survey") -> None:
     """Show an owner what the data are like."""
-    say(Console(), "\n".join(found.lines()))
+    typer.echo("\n".join(found.lines()))  # as it is: paths are not broken
 
 
 def seen_from_anywhere(data: str) -> str:
