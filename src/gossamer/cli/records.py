@@ -39,10 +39,9 @@ def check(
     ready = prepared(agreement.algorithm(), allow_no_guarantee=settings.no_guarantee)
     found.require_keys()
     assert isinstance(ready.topology, Topology)
-    if (found.path / "accepted.json").exists():
+    accepted = (found.path / "accepted.json").exists()
+    if accepted:
         found.link(settings, ready.topology)
-    else:
-        say(console, "The keys of the other members are still to be accepted.")
     with Ledger.open(found.ledger, read_only=True) as ledger:
         if ledger.last.exchange < 0 and settings.budget is not None:
             budget = Budget(**settings.budget)
@@ -55,7 +54,8 @@ def check(
     if result is None:
         say(console, "Standard input cannot be checked before it is read.")
     require_sound(found, settings, result, tell)
-    say(console, "Nothing stands in the way of a start.")
+    end = "Nothing stands in the way of a start."
+    say(console, end if accepted else "Nothing else is wrong. The keys of the other members are still to be accepted.")
 
 
 def change(

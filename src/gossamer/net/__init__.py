@@ -2,7 +2,7 @@
 
 Rooms, each imports only from those below it:
 
-- `startup`, `ledgers`: the process of a node, runs and what they cost together
+- `startup`, `checkup`, `ledgers`: the process of a node, its own data, runs and what they cost together
 - `enrolment`, `directory`: how sites become a network, the files of a node
 - `membership`: the agreement of a network, and the keys of its members
 - `node`: the loop, the learner, its gossip, what it says to neighbours and hears from them, what it may still spend
@@ -10,14 +10,17 @@ Rooms, each imports only from those below it:
 - `data`: samples and where they come from; `wire`: frames, the transport, certificates
 - `dependencies`: what must be installed
 
-A message on its way, where `node/node.py` calls one after the other: data/followed_file, data/samples (a block),
-node/participant (learn and speak), node/gossip (what goes to whom), wire/frames (bytes), store/ledger (on disk),
-node/correspondence (sent), wire/zenoh_link; and at the neighbour node/inbox (kept until its step), wire/frames
+A message on its way, where `node/node.py` calls one after the other: data/tapes, data/lines, data/reader, data/samples
+(a block), node/participant (learn and speak), node/gossip (what goes to whom), wire/frames (bytes), store/ledger (on
+disk), node/correspondence (sent), wire/zenoh_link; and at the neighbour node/inbox (kept until its step), wire/frames
 (checked), node/gossip (mixed), node/participant (heard).
 """
 
+from gossamer.net.data.folder import Folder
 from gossamer.net.data.followed_file import FollowedFile
+from gossamer.net.data.query import Query
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
+from gossamer.net.data.survey import Survey
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.enrolment import admit, join, new_network, try_network
 from gossamer.net.membership.agreement import Agreement, Member
@@ -40,6 +43,7 @@ __all__ = [
     "Board",
     "Endpoint",
     "Files",
+    "Folder",
     "FollowedFile",
     "Format",
     "Frame",
@@ -54,6 +58,7 @@ __all__ = [
     "NodeDirectory",
     "Pace",
     "Peer",
+    "Query",
     "Request",
     "Row",
     "Running",
@@ -62,6 +67,7 @@ __all__ = [
     "Source",
     "Spent",
     "StandardInput",
+    "Survey",
     "Transport",
     "Witness",
     "ZenohTransport",

@@ -209,6 +209,6 @@ def _connected(database: str) -> Any:
     try:
         import psycopg
     except ImportError:
-        raise DataError("PostgreSQL needs psycopg: pip install 'psycopg[binary]'") from None
+        raise DataError("PostgreSQL needs psycopg: pip install 'gossamer[postgresql]'") from None
     limits = f"-c statement_timeout={_SECONDS * 1000} -c default_transaction_read_only=on"
     return psycopg.connect(database, connect_timeout=_SECONDS, options=limits)
