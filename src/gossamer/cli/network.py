@@ -324,7 +324,7 @@ def run(
     logs = [(path / "node.log").open("ab") for path in found]
     extra = [] if exchanges is None else ["--exchanges", str(exchanges)]
     started = [
-        subprocess.Popen([sys.executable, "-m", "gossamer", "node", str(path), *extra], stderr=log)
+        subprocess.Popen([sys.executable, "-m", "gossamer", "node", str(path), *extra], stdout=log, stderr=log)
         for path, log in zip(found, logs, strict=True)
     ]
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.query import Query, is_database
 from gossamer.net.data.reader import Faults
 from gossamer.net.data.sources import Mark, Source, StandardInput, from_iterable, taken_before
-from gossamer.net.data.survey import Counted, Survey, survey
+from gossamer.net.data.survey import Survey, survey
 from gossamer.net.directory import NodeDirectory, Settings, query_table
 from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.store.ledger import Ledger
@@ -105,11 +106,14 @@ def check_data(
     """
     if settings.data == "-":
         return None
-    source: Counted = _stored(directory.path, settings, problem, schema, whole=True)
-    mark = None if ledger is None else _mark(ledger)
-    if mark is not None:
-        source.resume(mark)
-    return survey(settings.data, source, schema)
+    source = _stored(directory.path, settings, problem, schema, whole=True)
+    with ExitStack() as stack:
+        if isinstance(source, Query):
+            stack.callback(source.close)
+        mark = None if ledger is None else _mark(ledger)
+        if mark is not None:
+            source.resume(mark)
+        return survey(settings.data, source, schema)
 
 
 def require_sound(

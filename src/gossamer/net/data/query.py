@@ -121,6 +121,12 @@ class Query:
             self._reader.read(self._reader.of_record, row, f"row {first + place}") for place, row in enumerate(kept)
         ]
 
+    def close(self) -> None:
+        """Let go of the database; the next question opens it again."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
     @property
     def _columns(self) -> list[str]:
         assert self._reader.schema is not None

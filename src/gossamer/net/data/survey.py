@@ -26,7 +26,7 @@ _MOST_UNUSABLE, _MOST_OUTSIDE = 0.01, 0.1
 _MOST_ROWS, _PIECE = 200_000, 1000
 _SAID: Mapping[Doubt, str] = {
     "missing": "there is no row in it yet",
-    "unusable": "more than 1 % of the rows cannot be used",
+    "unusable": "more than 1 % of the rows cannot be used, or a file of a folder",
     "outside": "more than a tenth of the numbers lie outside of the bounds of the schema, and would count as the bound",
 }
 
