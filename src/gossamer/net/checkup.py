@@ -14,7 +14,7 @@ from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.data.folder import Folder
-from gossamer.net.data.followed_file import FollowedFile
+from gossamer.net.data.followed_file import SUFFIXES, FollowedFile
 from gossamer.net.data.query import Query, is_database
 from gossamer.net.data.reader import Faults
 from gossamer.net.data.sources import Mark, Source, StandardInput, from_iterable, taken_before
@@ -74,6 +74,9 @@ def _stored(
     if path.is_dir():
         waiting = {"settled": 0.0} if whole else {}
         return Folder(path, problem, schema=schema, label=label, faults=faults, **waiting)
+    if path.suffix.lower() not in SUFFIXES:
+        allowed = f"a name that ends in {', '.join(SUFFIXES)}, a folder that is there, or a database"
+        raise ConfigurationError("data", data, allowed, "save a spreadsheet as CSV in UTF-8")
     return FollowedFile(path, problem, schema=schema, label=label, rotated=settings.rotated, faults=faults)
 
 

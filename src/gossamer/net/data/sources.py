@@ -80,7 +80,7 @@ class StandardInput:
     ) -> None:
         self._reader, self._new_data = Reader(problem, schema, label=label, faults=faults), new_data
         self._held: list[Sample | None] = []  # taken from the thread, and not yet given away
-        self._waiting: queue.Queue[str | DataError | None] = queue.Queue(_WAITING)  # None: the end
+        self._waiting: queue.Queue[Sample | DataError | None] = queue.Queue(_WAITING)  # None: the end
         self._taken, self._ended = 0, False
         reader = threading.Thread(target=self._read, args=(stream or sys.stdin,), daemon=True, name="standard input")
         reader.start()
@@ -115,7 +115,7 @@ class StandardInput:
             if item is None:
                 self._ended = True
             else:
-                self._held.append(self._reader.read(self._sample, item, f"sample {self._taken + len(self._held)}"))
+                self._held.append(self._reader.read(_given, item, f"sample {self._taken + len(self._held)}"))
         samples = _give(self._held, most, whole)
         self._taken += len(samples)
         return samples
@@ -124,16 +124,18 @@ class StandardInput:
         """Read to the end; the queue is bounded, so a fast writer waits."""
         try:
             for line in _text_lines(stream):
-                too_long = DataError(f"a line of more than {LONGEST_LINE:,} characters")
-                self._waiting.put(too_long if line is None else line)
+                self._waiting.put(self._parsed(line))
         except (OSError, ValueError) as broken:  # closed under us, or not UTF-8
             self._waiting.put(DataError(f"the stream cannot be read ({type(broken).__name__})"))
         self._waiting.put(None)
 
-    def _sample(self, item: str | DataError) -> Sample:
-        if isinstance(item, DataError):
-            raise item
-        return self._reader.of_json(item)
+    def _parsed(self, line: str | None) -> Sample | DataError:
+        if line is None:
+            return DataError(f"a line of more than {LONGEST_LINE:,} characters")
+        try:
+            return self._reader.of_json(line)
+        except DataError as unusable:
+            return unusable
 
 
 class Items:
@@ -221,6 +223,12 @@ def from_iterable(
     ([(array([1.], dtype=float32), 1)], [(array([2.], dtype=float32), 0)], True)
     """
     return Items(iter(iterable), Reader(problem, schema, faults=faults))
+
+
+def _given(item: Sample | DataError) -> Sample:
+    if isinstance(item, DataError):
+        raise item
+    return item
 
 
 def _text_lines(stream: TextIO) -> Iterator[str | None]:
