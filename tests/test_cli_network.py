@@ -402,6 +402,8 @@ def test_threads_of_a_node_share_arenas(tmp_path: Path, allowed: str | None, lea
         tmp_path, "--nodes", "1", "--port", str(port), "--http-port", "0", text=FILE.replace("ring", "complete")
     )
     assert code == 0, said
+    settings = tmp_path / "net" / "node-0" / "node.toml"
+    settings.write_text(settings.read_text().replace("allow = []", 'allow = ["missing"]'))
     node = ["node", str(tmp_path / "net" / "node-0"), "--exchanges", "1", "--no-linger"]
     told = tmp_path / "malloc.xml"
     script = f"""
