@@ -1,7 +1,5 @@
 """What somebody who writes an algorithm needs: step sizes, guarantees of one release, schedules."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """`audit`: attack a guarantee by running its algorithm many times on two inputs, or once with many canaries."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -6,8 +6,6 @@ two neighbours. So an event with probability p on one of them and q on the other
 An audit in one run counts right guesses about fair coins instead: `guess_tail` says how many there can be.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -5,8 +5,6 @@ problem and the parameters, starts at random features, and moves them until thei
 Where it knows between which values features lie, as of pixels, guesses begin and stay there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,11 +1,9 @@
 """Many runs at once: the same compiled loop as in a simulation, with its axis of seeds as the axis of replicates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import numpy as np
@@ -47,7 +45,7 @@ class Batches(NamedTuple):
     number: int
 
     @classmethod
-    def of(cls, runs: int, values: int) -> Batches:
+    def of(cls, runs: int, values: int) -> Self:
         """Batches for so many runs, each with so many numbers."""
         number = math.ceil(runs / max(1, _BATCH_VALUES // values))
         return cls(math.ceil(runs / number), number)

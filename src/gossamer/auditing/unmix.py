@@ -17,8 +17,6 @@ many unknowns as learners. Then this is the best linear estimate of the means.
 Like `dlg` it is no bound on epsilon, but shows what one means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

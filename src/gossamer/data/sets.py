@@ -1,7 +1,5 @@
 """The data sets by name."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where a data set comes from: a file in a directory, else OpenML, else an error that says what to do."""
 
-from __future__ import annotations
-
 import os
 import socket
 import warnings

@@ -1,7 +1,5 @@
 """The metrics of studies: those of `gossamer.metrics`, each with the word that cells are stored by."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a page shows where nothing else is said: a table of all metrics, their curves, and the evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

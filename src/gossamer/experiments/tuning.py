@@ -1,7 +1,5 @@
 """Search on a grid of hyper-parameters, from a start that is known to be sensible."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -12,8 +12,6 @@ Releases on a lattice keep this: rounded scores move by one spacing more, a roun
 where the draw itself reaches the point half a spacing below, and ties go to the lower index, a fixed rule.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field

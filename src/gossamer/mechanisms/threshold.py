@@ -1,7 +1,5 @@
 """Which queries exceed a threshold: below costs nothing, only answers "above" do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, NamedTuple

@@ -3,8 +3,6 @@
 `run` is anything with `steps`, `losses` and `measure`: what `simulate` returns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Protocol

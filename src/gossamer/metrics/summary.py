@@ -1,7 +1,5 @@
 """The numbers of a run that people compare, and the words that a printed run and a table share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """What may be spent: epsilon and delta for the whole horizon."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Sequence

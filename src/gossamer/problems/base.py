@@ -1,7 +1,5 @@
 """What every problem can do: losses, clipped gradient sums, predictions, constants and checks of data."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, NamedTuple

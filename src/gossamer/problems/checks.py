@@ -1,7 +1,5 @@
 """Refusals of settings and of data: position and kind of a fault, never a value."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gossamer.errors import ConfigurationError, DataError

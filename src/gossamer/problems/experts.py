@@ -1,7 +1,5 @@
 """Prediction from experts: a sample is a vector of losses, one for every expert, each between 0 and 1."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, field
 
 import jax

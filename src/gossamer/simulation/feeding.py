@@ -1,7 +1,5 @@
 """The host's side of a run: what the compiled loop needs for each chunk."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property

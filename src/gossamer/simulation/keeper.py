@@ -1,7 +1,5 @@
 """Who keeps a run's checkpoint up to date."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 from pathlib import Path

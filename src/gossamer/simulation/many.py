@@ -1,7 +1,5 @@
 """`simulate_many`: run many settings at once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple

@@ -4,11 +4,9 @@ What a run keeps follows from shapes. What the compiled program needs in between
 where a run comes near to what is there.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -74,7 +72,7 @@ class Memory(NamedTuple):
         computing = self.inputs + self.scratch + self.shown
         return kept + max(computing, self.reported) + min(computing, self.reported, _NOT_RETURNED)
 
-    def dealt(self, parts: int, row_parts: int) -> Memory:
+    def dealt(self, parts: int, row_parts: int) -> Self:
         """On each of so many devices that have memories of their own, of which so many share a row."""
         own = {name: getattr(self, name) // parts for name in ("states", "inputs", "scratch")}
         return self._replace(**own, shown=self.shown // row_parts)

@@ -1,7 +1,5 @@
 """What `simulate(..., mesh=...)` is refused for, and what processes agree about, before anything is computed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

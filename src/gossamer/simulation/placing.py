@@ -1,7 +1,5 @@
 """Arrays put onto the devices of a mesh: whole on every one, or, of the records of a stream, to whom they belong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """`simulate`: run an algorithm over a stream."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How a run is cut by default: exchanges for each row of its result, and for each call of the compiled program."""
 
-from __future__ import annotations
-
 import jax
 
 from gossamer.simulation.feeding import Feeder

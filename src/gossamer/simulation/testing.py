@@ -1,10 +1,9 @@
 """Samples held out: how good the decisions along a run are on data that no learner learns from."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -39,7 +38,7 @@ class HeldOut:
     samples: Block
 
     @classmethod
-    def of(cls, program: Program, test: Block) -> HeldOut:
+    def of(cls, program: Program, test: Block) -> Self:
         """The samples of `test`, checked as those of a stream are."""
         if not isinstance(test, tuple) or len(test) != 2:
             raise ConfigurationError("test", type(test).__name__, "samples held out", "try test=Block(x, y)")

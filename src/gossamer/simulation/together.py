@@ -1,7 +1,5 @@
 """Settings that run together, in one program."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass

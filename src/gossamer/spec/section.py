@@ -1,7 +1,5 @@
 """A table of a file as the arguments of a function: its keys and their types come from the function's signature."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Collection, Iterable, Mapping

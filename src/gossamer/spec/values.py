@@ -1,7 +1,5 @@
 """Values of a file as Python values: what is allowed, and how it is read, follow from a type hint."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar
 from types import UnionType

@@ -1,7 +1,5 @@
 """Streams made of streams: one after another, abruptly (`sequence`) or by and by (`blend`), or `mirrored`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gossamer.checks import check_count, check_seed

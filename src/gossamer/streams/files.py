@@ -1,7 +1,5 @@
 """Streams from files: CSV, Parquet and NumPy."""
 
-from __future__ import annotations
-
 import csv
 import difflib
 import os

@@ -1,7 +1,5 @@
 """Synthetic streams of the papers: endless, fresh at every step, the same for the same seed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

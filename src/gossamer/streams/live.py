@@ -1,7 +1,5 @@
 """Streams from live Python iterators: samples are checked as they arrive, and only go forward."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who gets which records: the partitions of `from_arrays`."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Poker hands: drawn exactly, labelled exactly, in the encoding of the UCI Poker Hand data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What every topology answers: who hears whom, with which weight, at which exchange."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 

@@ -26,13 +26,11 @@ by L G sum_k max_lambda |p_kL|. Decoupled, the L steps of its own block are all 
 grows with the number of blocks, (T / 2) G max_lambda |p_L|, and so the tolerance must fall as T grows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +56,7 @@ class Modes:
     learners: int
 
     @classmethod
-    def of(cls, topology: Topology, most: int) -> Modes:
+    def of(cls, topology: Topology, most: int) -> Self:
         """Of this network, followed for at most so many steps."""
         if topology.learners == 1:
             return cls(np.zeros((2, 0)), 1)

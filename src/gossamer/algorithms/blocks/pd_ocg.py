@@ -11,8 +11,6 @@ played:
                                                              x = x + s (v - x)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

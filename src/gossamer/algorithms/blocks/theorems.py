@@ -4,8 +4,6 @@ Both are for losses that do not react to decisions, are G-Lipschitz and alpha-st
 blocks of L steps with the gossip of eqs. (7) and (10), and for every learner i.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

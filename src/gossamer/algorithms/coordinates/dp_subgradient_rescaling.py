@@ -11,8 +11,6 @@ published    x_i(t+1) = Proj_K( sum_j R_ij x~_j(t) - alpha_t clip( grad f_{t,i}(
 A baseline of paper 002 for objectives that are a sum of the learners' own, on fixed directed networks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

@@ -16,8 +16,6 @@ A(0) = I and nothing is said in round 0, when there are no data: w(1) = 1, and A
 t - 1. B-strong connectivity (section 2.1) asks nothing of A(0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gossamer.algorithms.authoring import Calibration

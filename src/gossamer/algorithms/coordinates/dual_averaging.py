@@ -17,8 +17,6 @@ paper's A(t) is the matrix of exchange t - 1. A message then holds the gradient 
 for nobody.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple

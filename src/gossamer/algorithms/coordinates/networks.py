@@ -1,7 +1,5 @@
 """What directed networks must be like, and how little mass or weight they leave to a node."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gossamer.checks import check_count

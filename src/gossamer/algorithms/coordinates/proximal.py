@@ -8,8 +8,6 @@ A guarantee with calibration="tight" rests on no property of psi: the noise is o
 function of noised ones. What messages cost as published rests on (10).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

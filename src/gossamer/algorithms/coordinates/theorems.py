@@ -11,8 +11,6 @@ All are for the noise as published, with epsilon for every round. Constants that
     psi          C, the largest value of the proximal function: `Proximal.largest`
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -11,8 +11,6 @@ is post-processing: the loss is the same after one step and after a billion. In 
 taken at points that were never released, so every later message may move, and each gets a share epsilon / T.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

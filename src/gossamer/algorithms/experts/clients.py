@@ -5,8 +5,6 @@ for every expert. Losses are multiples of 2^-bits, so that sums over all clients
 sample moves them by 1 at most, not by 1 and a rounding.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral

@@ -1,7 +1,5 @@
 """What an attack is: two neighbours, what to look for, and the exact loss of that pair where it is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

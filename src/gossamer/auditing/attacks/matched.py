@@ -12,8 +12,6 @@ The best linear estimate of all coins together is (K + 1)^-1 y. Divided by the d
 log-likelihood ratio where canaries do not disturb each other, and nearly so where they do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, cast
