@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from gossamer.auditing.bound import (
     Event,
-    Floats,
     Side,
     choose_event,
     epsilon_bounds,
@@ -23,7 +22,7 @@ from gossamer.auditing.bound import (
 from gossamer.auditing.neighbours import changed_learners, check_values
 from gossamer.auditing.one_run import Canaries, Guesses, Scores, guess_coins, transcript
 from gossamer.auditing.replicates import AlgorithmRunner, Batches, ReleaseRunner, Runner
-from gossamer.auditing.views import SEES, Statistic
+from gossamer.auditing.views import SEES, Floats, Statistic
 from gossamer.checks import check_choice, check_count, check_seed
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from gossamer.auditing.views import Floats
+
 Counts = NDArray[np.int64]
 Side = Literal["stream", "neighbour"]
 

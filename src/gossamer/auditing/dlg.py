@@ -16,14 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gossamer.auditing.views import Floats
 from gossamer.checks import check_count, check_positive, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip
 from gossamer.problems import Block, Problem
 from gossamer.problems.linear import BinaryLink
 from gossamer.problems.numerics import arrived
-
-Floats = NDArray[np.float64]
 
 
 class Guess(NamedTuple):

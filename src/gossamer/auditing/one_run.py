@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.auditing.bound import Floats, choose_guesses, guess, rounded
+from gossamer.auditing.bound import choose_guesses, guess, rounded
 from gossamer.auditing.neighbours import changed_samples
-from gossamer.auditing.views import SEES, View
+from gossamer.auditing.views import SEES, Floats, View
 from gossamer.core import Algorithm, Schedule
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import NoiseSource, Observer

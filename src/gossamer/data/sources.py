@@ -98,11 +98,7 @@ class Recipe:
 
 
 def sklearn_datasets() -> Any:
-    """The module `sklearn.datasets`, or the command that installs it.
-
-    >>> sklearn_datasets().__name__
-    'sklearn.datasets'
-    """
+    """The module `sklearn.datasets`, or the command that installs it."""
     try:
         import sklearn.datasets
     except ImportError:
@@ -111,11 +107,7 @@ def sklearn_datasets() -> Any:
 
 
 def fetch_openml(number: int) -> tuple[Any, Any]:
-    """Features and labels of a data set at OpenML, with one quick retry and a limit on waiting.
-
-    >>> fetch_openml.__name__
-    'fetch_openml'
-    """
+    """Features and labels of a data set at OpenML, with one quick retry and a limit on waiting."""
     fetch = sklearn_datasets().fetch_openml
     with _patience(PATIENCE), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # "Retrying...": the outcome says enough

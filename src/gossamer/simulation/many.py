@@ -98,18 +98,7 @@ class _Wanted(NamedTuple):
 
     def alone(self, setting: Setting) -> Run:
         """The run of one setting by itself."""
-        return simulate(
-            setting.algorithm,
-            self.stream,
-            self.steps,
-            seeds=self.seeds,
-            noise=self.noise,
-            measure=self.measure,
-            every=self.every,
-            record=self.record,
-            progress=self.progress,
-            test=self.test,
-        )
+        return simulate(setting.algorithm, **self._asdict())
 
     def width(self, setting: Setting) -> int:
         """Exchanges per row."""

@@ -189,7 +189,5 @@ def lengths(horizon: int, *also: int) -> list[int]:
     return sorted({length for length in (*powers, *also) if 1 <= length <= most})
 
 
-@lru_cache(maxsize=4)
-def modes_of(topology: Topology, most: int) -> Modes:
-    """`Modes.of`, remembered."""
-    return Modes.of(topology, most)
+modes_of = lru_cache(maxsize=4)(Modes.of)
+"""`Modes.of`, remembered."""

@@ -30,7 +30,7 @@ from gossamer.algorithms.authoring import (
 )
 from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
+from gossamer.mechanisms import AdditiveLaw, Independent
 from gossamer.privacy import Budget, Clip, NoiseSpec, Sensitivity, Unit, budgets_of
 from gossamer.problems import Block, Problem
 from gossamer.spec import kind
@@ -106,24 +106,6 @@ class PublishedOGD(GradientDescent):
         return unit * noised, state._replace(x=x, private=private)
 
 
-def _tight(
-    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
-) -> Calibrated[Independent]:
-    """One release of a clipped gradient: 2 G sqrt(d) / epsilon, 2 G / epsilon or 2 G / mu_star(epsilon, delta)."""
-    mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
-    return mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)
-
-
-def _published(
-    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
-) -> Calibrated[Independent]:
-    """As printed: Lap(2 G sqrt(d) / (epsilon / T)), times the step."""
-    rounds = published_horizon(problem, horizon, noise)
-    mechanism = Independent((problem.dim,), horizon=rounds, law=noise, name="gradient", touches=rounds)
-    printed = Sensitivity(l1=2 * clip.norm * math.sqrt(problem.dim), l2=2 * clip.norm)
-    return mechanism.calibrate(printed, budgets)
-
-
 @kind("algorithm", "pd_ogd")
 def pd_ogd(
     problem: Problem,
@@ -168,13 +150,16 @@ def pd_ogd(
     check_choice("calibration", calibration, Calibration)
     if horizon is not None:
         check_count("horizon", horizon)
-    if calibration == "tight":
-        release = _tight(problem, clip, budgets, horizon, noise)
+    if calibration == "tight":  # 2 G sqrt(d) / epsilon, 2 G / epsilon or 2 G / mu_star(epsilon, delta)
+        mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
+        release = mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)
         learner: GradientDescent = TightOGD(problem, clip, release.mechanism)
         rate = noisy_step_rate(problem, step, clip, release)
         promise = noised_once(release, clip, proof=_PROOF)
-    else:
-        release = _published(problem, clip, budgets, horizon, noise)
+    else:  # Lap(2 G sqrt(d) / (epsilon / T)), times the step
+        rounds = published_horizon(problem, horizon, noise)
+        mechanism = Independent((problem.dim,), horizon=rounds, law=noise, name="gradient", touches=rounds)
+        release = mechanism.calibrate(Sensitivity(l1=2 * clip.norm * math.sqrt(problem.dim), l2=2 * clip.norm), budgets)
         learner = PublishedOGD(problem, clip, release.mechanism)
         rate, promise = step_rate(problem, step, clip), raw_decisions(release, clip, proof=_PROOF)
     return Algorithm(
