@@ -36,11 +36,7 @@ def check_choice(field: str, given: Any, literal: Any) -> None:
 
 
 def check_seed(seed: Any) -> int:
-    """The seed as an int; refused unless it is a whole number of at least 0.
-
-    >>> check_seed(3)
-    3
-    """
+    """The seed as an int; refused unless it is a whole number of at least 0."""
     return check_count("seed", seed, least=0)
 
 

@@ -122,7 +122,7 @@ def transcript(
     seen = tuple(sorted(SEES[observer] - (set() if algorithm.server else {"broadcasts"})))
     program = Program.of(algorithm, stream.shared, "global" if stream.shared else "local", seen)
     feeder, worlds = Feeder(algorithm, stream, (source,)), engine.start_many(program, 1)
-    constant = feeder.constant()
+    constant = feeder.constant
     drawn = sum(spec.size for spec in algorithm.learner.noise.values())
     length = max(1, _PART_VALUES // (algorithm.learners * (drawn + len(seen) * algorithm.problem.dim)))
     for chunk in chunks(algorithm.schedule.segments(steps), min(length, algorithm.schedule.exchanges(steps))):

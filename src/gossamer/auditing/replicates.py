@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -24,14 +24,6 @@ from gossamer.simulation.program import Program
 from gossamer.streams import Stream
 
 _BATCH_VALUES = 2**22  # float32 numbers that a batch of replicates draws and shows: a few tens of megabytes
-
-
-class Runner(Protocol):
-    """Runs replicates on one of the two inputs."""
-
-    def __call__(self, side: Side, number: int, size: int) -> Any:
-        """What an observer sees of batch `number`: `size` replicates with noise of their own."""
-        ...
 
 
 class Batches(NamedTuple):
@@ -88,7 +80,7 @@ class AlgorithmRunner:
         shared = streams["stream"].shared
         self.program = Program.of(algorithm, shared, "global" if shared else "local", self.seen)
         feeders = {side: Feeder(algorithm, stream, (Silence(),)) for side, stream in streams.items()}
-        self.constant = feeders["stream"].constant()
+        self.constant = feeders["stream"].constant
         self.inputs = {side: [feeder.inputs(chunk) for chunk in self.plan] for side, feeder in feeders.items()}
 
     @property
@@ -99,7 +91,7 @@ class AlgorithmRunner:
         return exchanges * self.algorithm.learners * (drawn + len(self.seen) * self.algorithm.problem.dim)
 
     def __call__(self, side: Side, number: int, size: int) -> View:
-        """What the observer sees of batch `number`."""
+        """What the observer sees of batch `number`: `size` replicates with noise of their own."""
         worlds = engine.start_many(self.program, size)
         shown = []
         for chunk, data in zip(self.plan, self.inputs[side], strict=True):

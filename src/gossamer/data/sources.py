@@ -70,10 +70,6 @@ class Recipe:
         convert: turns what OpenML sends (features, labels) into the arrays that the file has.
         scale: turns raw features (float32) into those of the data set.
         train: how many records train, where there is no split; None: the file has `x_train` and so on.
-
-    >>> from gossamer.data.recipes import MUSHROOMS
-    >>> MUSHROOMS.file, MUSHROOMS.keys
-    ('mushrooms.npz', ('x', 'y'))
     """
 
     name: str

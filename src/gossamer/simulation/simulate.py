@@ -151,7 +151,7 @@ def _play_all(
     Only `look` moves the progress on: the states and the sums of a chunk together. Whatever interrupts a run, the
     checkpoint on disk never holds the one without the other.
     """
-    constant, worlds, tally, seen = feeder.constant(), done.worlds, done.tally, done.seen
+    constant, worlds, tally, seen = feeder.constant, done.worlds, done.tally, done.seen
 
     def look(progress: Progress, played: _Played | None, *, last: bool) -> Progress:
         """Wait for the outputs of a chunk, and put them down."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -187,15 +187,11 @@ class Together:
         )
         return worlds
 
-    @cached_property
-    def _constant(self) -> Any:
-        return self.feeder.constant()
-
     def _chunk_call(self, chunk: Chunk, worlds: World, inputs: Inputs) -> tuple[Callable[..., Any], Any, Any]:
         """The function of one setting, its arguments for all of them, and which of these have an axis over settings."""
         slots = slots_of(chunk.length, self.every)
-        args = (self._constant, worlds, inputs)
-        axes = (everywhere(False, self._constant), everywhere(True, worlds), Feeders.axes(inputs))
+        args = (self.feeder.constant, worlds, inputs)
+        axes = (everywhere(False, self.feeder.constant), everywhere(True, worlds), Feeders.axes(inputs))
         even = even_of(chunk, self.every)
         if even is not None:
 

@@ -28,7 +28,7 @@ from gossamer.algorithms.authoring import (
     require_averaging,
     step_rate,
 )
-from gossamer.checks import check_choice, check_count
+from gossamer.checks import check_choice
 from gossamer.core import Algorithm, Learner, Now, Rate
 from gossamer.mechanisms import AdditiveLaw, Independent
 from gossamer.privacy import Budget, Clip, NoiseSpec, Sensitivity, Unit, budgets_of
@@ -148,8 +148,6 @@ def pd_ogd(
     clip = Clip.of(clip)
     check_choice("noise", noise, AdditiveLaw)
     check_choice("calibration", calibration, Calibration)
-    if horizon is not None:
-        check_count("horizon", horizon)
     if calibration == "tight":  # 2 G sqrt(d) / epsilon, 2 G / epsilon or 2 G / mu_star(epsilon, delta)
         mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
         release = mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)

@@ -354,11 +354,7 @@ def noise_for(
 
 
 def each_of(field: str, given: float | Sequence[float], learners: int) -> tuple[float, ...]:
-    """One number for each learner.
-
-    >>> each_of("sigma", 1.0, 2)
-    (1.0, 1.0)
-    """
+    """One number for each learner."""
     values = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * learners
     if len(values) != learners:
         raise ConfigurationError(field, given, f"one number, or one for each of {learners} learners")

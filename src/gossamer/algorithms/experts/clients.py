@@ -87,11 +87,7 @@ class MixingClient(Client):
 
 
 def experts_of(problem: int | Experts) -> Experts:
-    """The problem that a user gave; a number stands for so many experts.
-
-    >>> experts_of(3).dim
-    3
-    """
+    """The problem that a user gave; a number stands for so many experts."""
     if isinstance(problem, Experts) and not problem.summed:
         return problem
     if isinstance(problem, bool) or not isinstance(problem, Integral) or problem < 2:
@@ -100,11 +96,7 @@ def experts_of(problem: int | Experts) -> Experts:
 
 
 def clients_of(learners: int | Federation) -> Federation:
-    """The network that a user gave, if everybody takes part in every round.
-
-    >>> clients_of(3).learners
-    3
-    """
+    """The network that a user gave, if everybody takes part in every round."""
     network = Federation.of(learners)
     if network.participation < 1:
         hint = "absent clients would count as clients without losses"

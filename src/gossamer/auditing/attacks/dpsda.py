@@ -362,11 +362,7 @@ _ALL_SIGNS = 300_000  # with Laplace noise all seven nodes must show their signs
 
 
 def attacks(make: Make) -> tuple[Attack, ...]:
-    """The attacks on one of the two.
-
-    >>> [attack.kind for attack in attacks(dpsda_c)].count("flaw")
-    3
-    """
+    """The attacks on one of the two."""
     batch, everyone = partial(one_batch, make), "the noise of all nodes"
     return (
         attack("one batch", everyone, "sharp", batch, "laplace", runs=_ALL_SIGNS),

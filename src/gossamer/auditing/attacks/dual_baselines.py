@@ -114,11 +114,7 @@ def raw_decision(make: Make) -> Case:
 
 
 def attacks(make: Make) -> tuple[Attack, ...]:
-    """The attacks on one of the two.
-
-    >>> [attack.kind for attack in attacks(dp_subgradient_rescaling)].count("sharp")
-    7
-    """
+    """The attacks on one of the two."""
     own = (*OWN, OWN[0])
     return (
         *(attack("one gradient", "the noise of a gradient", "sharp", one_gradient, make, law) for law in BUDGETS),
