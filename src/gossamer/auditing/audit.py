@@ -10,15 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gossamer.auditing.bound import (
-    Event,
-    Side,
-    choose_event,
-    epsilon_bounds,
-    guess_bound,
-    largest_bound,
-    rounded,
-)
+from gossamer.auditing.bound import Event, Side, choose_event, epsilon_bounds, guess_bound, largest_bound, rounded
 from gossamer.auditing.neighbours import changed_learners, check_values
 from gossamer.auditing.one_run import Canaries, Guesses, Scores, guess_coins, transcript
 from gossamer.auditing.replicates import AlgorithmRunner, Batches, ReleaseRunner

@@ -4,14 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self, TypeAlias, TypeVar
 
-from gossamer.metrics.summary import (
-    Summary,
-    last_tenth,
-    numbers_in_words,
-    percent,
-    spread_in_words,
-    summarize,
-)
+from gossamer.metrics.summary import Summary, last_tenth, numbers_in_words, percent, spread_in_words, summarize
 from gossamer.simulation import Run
 
 Row = TypeVar("Row")
