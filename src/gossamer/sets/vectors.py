@@ -1,9 +1,8 @@
 """Balls, boxes and the simplex."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -158,7 +157,7 @@ class Box(DecisionSet):
         """As given, or the length of a bound that is a tuple."""
         return next(iter(self._lengths()), None)
 
-    def of_dimension(self, dim: int) -> Box:
+    def of_dimension(self, dim: int) -> Self:
         """The box with its number of dimensions, which its radius and diameter need."""
         return self if self.dimension is not None else replace(self, dim=dim)
 
