@@ -26,7 +26,6 @@ def changed_learners(stream: Stream, neighbour: Stream, steps: int, unit: Unit |
     (1,)
     >>> changed_learners(one, one, 1, Unit.SAMPLE)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: neighbour: got '0 changed samples'; allowed: one sample ...
     """
     changed = changed_samples(stream, neighbour, steps)
@@ -67,7 +66,6 @@ def check_values(release: Calibrated[Mechanism], values: NDArray[Any], neighbour
     >>> release = Independent((1,)).calibrate(Sensitivity(l1=2.0, l2=2.0), Budget(1.0))
     >>> check_values(release, np.array([[1.0]]), np.array([[-1.5]]))
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: neighbours: got 'a value that moves by 2.5'; allowed: moves by at most 2.
     """
     mechanism = release.mechanism

@@ -141,7 +141,6 @@ def load(
     >>> from gossamer.data.recipes import LETTER
     >>> load(LETTER, "/nowhere")
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: letter: /nowhere/letter.npz does not exist; letter.npz needs the NumPy ...
     """
     file = place_of(recipe, directory)

@@ -29,7 +29,6 @@ def check_key(key: object, advice: str) -> None:
 
     >>> check_key(b"short", "make one with secrets.token_bytes(32)")
     Traceback (most recent call last):
-        ...
     gossamer.errors.PrivacyError: key: got bytes of length 5; allowed: exactly 32 secret bytes. Make one with ...
     """
     if not isinstance(key, bytes) or len(key) != 32:

@@ -79,4 +79,3 @@ class NoiseSource(Protocol):
 
         A fresh array at every call, which the source never touches again: the engine hands its memory to JAX.
         """
-        ...

@@ -28,7 +28,6 @@ class Experts(Linear):
     0.25
     >>> problem.check(Block(np.array([[0.5, 1.5]]), np.zeros(1)))
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: loss out of range at position (0, 1): allowed are numbers from 0 to 1
     """
 

@@ -36,7 +36,6 @@ class Section:
     ring(3)
     >>> Section("[topology]", {"learners": 3, "weihgts": "lazy"}).expect([ring])
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: [topology] weihgts: got 'lazy'; allowed: the keys learners, weights. The
     nearest is 'weights'.
     """

@@ -55,7 +55,6 @@ def from_file(
     array([[0, 1]], dtype=int32)
     >>> from_file(file, 2, label="churn", seed=0)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: people.csv has no column 'churn'; did you mean 'churned'? ...
     >>> folder.cleanup()
     """

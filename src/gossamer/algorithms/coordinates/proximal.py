@@ -106,7 +106,6 @@ def check_proximal(proximal: Proximal, domain: DecisionSet) -> None:
 
     >>> check_proximal("entropy", Simplex())
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: proximal: got 'entropy'; allowed: a Proximal. Try Euclidean() or Entropy(), ...
     """
     if not isinstance(proximal, Proximal):
