@@ -44,12 +44,7 @@ class Batches(NamedTuple):
 
 
 class Silence:
-    """A source of nothing, for inputs whose draws come from elsewhere.
-
-    >>> from gossamer.privacy import Scale
-    >>> Silence().draw("noise", NoiseSpec("laplace", (2,), used_in="speak"), [Scale(1.0)] * 3, 0, 4).shape
-    (3, 4, 2)
-    """
+    """A source of nothing, for inputs whose draws come from elsewhere."""
 
     def draw(self, name: str, spec: NoiseSpec, scales: Any, start: int, stop: int) -> NDArray[np.float32]:
         """Zeros."""
@@ -61,14 +56,6 @@ class AlgorithmRunner:
 
     Data, schedules and lattices are those of a simulation. The draws of all replicates come from one source, as if they
     were so many more exchanges, under a name that no other batch and not the other stream has.
-
-    >>> from gossamer.auditing import ATTACKS
-    >>> case = ATTACKS["pd_ogd"][0].make()
-    >>> inputs = {"stream": case.stream, "neighbour": case.neighbour}
-    >>> runner = AlgorithmRunner(case.algorithm, inputs, 1, "wiretap", Silence())
-    >>> view = runner("stream", number=0, size=50)
-    >>> view.messages.shape, view.decisions is None
-    ((50, 1, 1, 1), True)
     """
 
     def __init__(

@@ -22,16 +22,7 @@ _BATCH = 100  # rows evaluated at a time: what a network computes for them stays
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Samples that decisions are tested on, kept on the device.
-
-    >>> from gossamer import algorithms, problems
-    >>> algorithm = algorithms.centralized_ogd(problems.Logistic(2), 3, step=0.1)
-    >>> program = Program.of(algorithm, False, "global", ())
-    >>> test = Block([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]], [1, 0, 1])
-    >>> scores = HeldOut.of(program, test).evaluate(np.ones((1, 3, 2), np.float32))
-    >>> scores["accuracy"].round(3)
-    array([[0.667, 0.667, 0.667]])
-    """
+    """Samples that decisions are tested on, kept on the device."""
 
     problem: Problem
     coordinates: tuple[int, ...] | None

@@ -44,11 +44,7 @@ NETWORKS: dict[Make, Topology] = {
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """How the messages of an algorithm are made: said = heard + rate * added, where noise is added to what is added.
-
-    Attributes:
-        algorithm: whose.
-    """
+    """How the messages of an algorithm are made: said = heard + rate * added, where noise is added to what is added."""
 
     algorithm: Algorithm
 

@@ -236,10 +236,7 @@ def many_below(shift: Shift) -> ReleaseCase:
 def first_above(queries: Floats, threshold: float, query: float) -> Floats:
     """The chance of each query to be the first above a threshold of 0, and last the chance that none is.
 
-    Args:
-        queries: one after the other.
-        threshold: the scale of the threshold's noise; 0 for none.
-        query: the scale of each query's noise.
+    `threshold` and `query` are the scales of their noise; a threshold may have none, 0.
 
     >>> first_above(np.zeros(2), 0.0, 1.0).round(3)
     array([0.5 , 0.25, 0.25])
