@@ -63,7 +63,10 @@ def check_values(release: Calibrated[Mechanism], values: NDArray[Any], neighbour
     if not 1 <= len(moved) <= _most_moved(mechanism, len(values)):
         allowed = f"from 1 to {_most_moved(mechanism, len(values)):,}"
         raise ConfigurationError("neighbours", f"{len(moved):,} values that move", allowed)
-    largest = float(np.linalg.norm(moved, ord=_order(mechanism), axis=1).max())
+    order = (
+        mechanism.order if isinstance(mechanism, Additive) else np.inf
+    )  # of scores and queries: that of each of them
+    largest = float(np.linalg.norm(moved, ord=order, axis=1).max())
     bound = release.sensitivities[0].of(mechanism.order)
     if largest > bound * _SLACK:
         raise ConfigurationError("neighbours", f"a value that moves by {largest:g}", f"moves by at most {bound:g}")
@@ -78,11 +81,6 @@ def _most_moved(mechanism: Mechanism, positions: int) -> int:
     if isinstance(mechanism, Independent | Selection):
         return positions if mechanism.touches is None else min(mechanism.touches, positions)
     return 1
-
-
-def _order(mechanism: Mechanism) -> float:
-    """The norm in which a value moves: a sensitivity of scores and of queries is that of each of them."""
-    return mechanism.order if isinstance(mechanism, Additive) else np.inf
 
 
 def _goes_both_ways(mechanism: Mechanism, moved: NDArray[Any]) -> bool:

@@ -148,7 +148,7 @@ class AboveThreshold(Mechanism):
         public = state.threshold if threshold is None else threshold
         fresh = two_sum(snap(public, spacing), snap(noise[self._draw("threshold")], spacing))
         noisy = _where(state.drawn, state.noisy, fresh)
-        margin = _less(noisy, snap(value, spacing))
+        margin = add(noisy, -snap(value, spacing))  # on a lattice exact up to 2^47 spacings: the shift *is* constant
         above = self._covered(state) & _reaches(snap(noise[self._draw("query")], spacing), margin)
         return above, self._after(state, above, margin if self.shift == "constant" else noisy)
 
@@ -196,11 +196,6 @@ class AboveThreshold(Mechanism):
 
 def _where(condition: jax.Array, a: Pair, b: Pair) -> Pair:
     return jnp.where(condition, a[0], b[0]), jnp.where(condition, a[1], b[1])
-
-
-def _less(number: Pair, value: jax.Array) -> Pair:
-    """The number minus a value. On a lattice exactly, up to 2^47 spacings: the shift then *is* constant."""
-    return add(number, -value)
 
 
 def _reaches(draw: jax.Array, margin: Pair) -> jax.Array:
