@@ -19,11 +19,10 @@ from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
 from gossamer.simulation import engine, memory
 from gossamer.simulation.bar import progress_bar
-from gossamer.simulation.checkpoint import Progress, Seen
+from gossamer.simulation.checkpoint import Keeper, Progress, Seen
 from gossamer.simulation.checks import check_run, check_seeds
 from gossamer.simulation.engine import Outputs, World
 from gossamer.simulation.feeding import Feeder
-from gossamer.simulation.keeper import Keeper
 from gossamer.simulation.mesh import agreement, lost, spread_over
 from gossamer.simulation.plan import Chunk, chunks, cut_at_rows, left_over
 from gossamer.simulation.program import Measure, Program
