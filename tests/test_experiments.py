@@ -324,7 +324,7 @@ def test_a_damaged_cell_is_refused_with_its_file(harm: Callable[[str], str], tmp
 def test_a_long_cell_goes_on_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted while it runs, it reads the samples before only to see that they are the same."""
     monkeypatch.setattr("gossamer.experiments.engine._FIRST", 1.0)
-    monkeypatch.setattr(keeper, "_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
     real, kept = checkpoint.Keeper.keep, []
 
     def stopping(self: Any, progress: Any, *, now: bool = False) -> None:
