@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.checks import check_count
+from gossamer.checks import check_choice, check_count
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, snap
 from gossamer.mechanisms.pairs import Pair, add, two_sum
@@ -87,8 +87,7 @@ class AboveThreshold(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.shift not in SHIFTS:
-            raise ConfigurationError("shift", self.shift, " or ".join(map(repr, SHIFTS)))
+        check_choice("shift", self.shift, Shift)
         if self.count is not None:
             check_count("count", self.count)
         elif self.shift != "constant":
