@@ -87,16 +87,15 @@ def theorem_3_9(setting: BlockSetting, block: int, h: float) -> float:
     >>> round(theorem_3_9(letter, 387, h) / corollary, 2)
     0.87
     """
-    inexact = 12 * setting.gradient * setting.radius / math.sqrt(block)
-    return _bound(setting, block, h, behind=2, factor=24, inexact=inexact)
+    return _bound(setting, block, h, behind=2, factor=24, inexact=12 * setting.gradient * setting.radius)
 
 
 def _bound(setting: BlockSetting, block: int, h: float, *, behind: int, factor: float, inexact: float) -> float:
-    """Decisions follow duals so many blocks behind; `inexact` is what an oracle costs in each block."""
+    """Decisions follow duals so many blocks behind; `inexact`, over sqrt(L), is what an oracle costs."""
     check_count("block", block)
     check_positive("h", h)
     z = np.arange(1, math.ceil(setting.horizon / block) + 1)
     lag = factor * setting.lag(block) / setting.weights(z, block, h)
     late = setting.weights(z[behind:] - behind - 1, block, h)
-    total = lag.sum() + ((setting.noise + setting.disagreement) / late + inexact).sum()
+    total = lag.sum() + ((setting.noise + setting.disagreement) / late + inexact / math.sqrt(block)).sum()
     return setting.learners * (h * setting.radius**2 + block * float(total))
