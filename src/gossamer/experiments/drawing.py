@@ -38,11 +38,8 @@ class Curve:
     def of_runs(cls, name: str, x: Sequence[float], runs: ArrayLike, least: float | None = None) -> Self:
         """The mean over runs (run, point), and one standard deviation to either side.
 
-        Args:
-            name: of the curve.
-            x: its points.
-            runs: one row of heights for each of them; one run alone has no band.
-            least: the share of the mean that the band stays above, where heights are drawn as logarithms.
+        One run alone has no band. `least` is the share of the mean that the band stays above, where heights are drawn
+        as logarithms.
 
         >>> Curve.of_runs("mine", [1], [[1.0], [3.0]], least=0.5).low
         [1.0]

@@ -32,9 +32,7 @@ class Reader(NamedTuple):
 def reader(hint: Any, tables: Tables) -> Reader | None:
     """The reader for a type hint; None for what no file can say, such as a function.
 
-    Args:
-        hint: of a parameter.
-        tables: for a type that is written as a table, what it looks like and what reads it.
+    `tables` says of a type that is written as a table what it looks like, and what reads it.
 
     >>> none = lambda hint: None
     >>> reader(float | None, none).allowed, reader(Literal["a", "b"], none).allowed
