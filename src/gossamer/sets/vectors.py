@@ -14,16 +14,9 @@ from gossamer.sets.base import DecisionSet, direction, shrink_factor
 from gossamer.spec import kind
 
 
-@kind("set", "l2-ball")
 @dataclass(frozen=True)
-class L2Ball(DecisionSet):
-    """The vectors of Euclidean norm at most `radius`.
-
-    >>> L2Ball(2.5).project(jnp.array([3.0, 4.0])).tolist()
-    [1.5, 2.0]
-    >>> L2Ball(2.5).diameter
-    5.0
-    """
+class Ball(DecisionSet):
+    """The vectors whose norm, of one kind or another, is at most `radius`."""
 
     radius: float
 
@@ -34,6 +27,18 @@ class L2Ball(DecisionSet):
     def diameter(self) -> float:
         """Twice the radius."""
         return 2 * self.radius
+
+
+@kind("set", "l2-ball")
+@dataclass(frozen=True)
+class L2Ball(Ball):
+    """The vectors of Euclidean norm at most `radius`.
+
+    >>> L2Ball(2.5).project(jnp.array([3.0, 4.0])).tolist()
+    [1.5, 2.0]
+    >>> L2Ball(2.5).diameter
+    5.0
+    """
 
     def _project(self, x: jax.Array) -> jax.Array:
         return x * shrink_factor(jnp.linalg.norm(x), self.radius)
@@ -48,22 +53,12 @@ class L2Ball(DecisionSet):
 
 @kind("set", "l1-ball")
 @dataclass(frozen=True)
-class L1Ball(DecisionSet):
+class L1Ball(Ball):
     """The vectors whose absolute values sum to at most `radius`.
 
     >>> L1Ball(1.0).project(jnp.array([2.0, -1.5, 0.0])).tolist()
     [0.75, -0.25, 0.0]
     """
-
-    radius: float
-
-    def __post_init__(self) -> None:
-        check_positive("radius", self.radius)
-
-    @property
-    def diameter(self) -> float:
-        """Twice the radius."""
-        return 2 * self.radius
 
     def _project(self, x: jax.Array) -> jax.Array:
         inside = jnp.abs(x).sum() <= self.radius
