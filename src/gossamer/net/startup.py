@@ -20,9 +20,10 @@ from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
-from gossamer.net.ledgers import earlier_costs
+from gossamer.net.ledgers import earlier_costs, last_mark
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
+from gossamer.net.node.spending import Spending
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
@@ -101,21 +102,28 @@ def launch(
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
     board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
+    budget = None if settings.budget is None else Budget(**settings.budget)
+    directory.require_latest()
     with ExitStack() as stack:
         earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
+        if ledger.run is None:
+            Spending(ready, link.learner, budget, earlier).require_one_release()
+        source = _source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data)
+        if settings.continues and ledger.state() is None:
+            source.resume(last_mark(directory.path / settings.continues, sealer))
         node = Node(
             ready,
             link.learner,
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
+            source=source,
             board=board,
             pace=directory.agreement().pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
-            budget=None if settings.budget is None else Budget(**settings.budget),
+            budget=budget,
             earlier=earlier,
             empty=settings.empty,
         )
