@@ -124,14 +124,10 @@ def follow(
         _require_terminal("--fingerprint", "the fingerprint that each new member was shown when it joined")
         return typer.confirm("Was each new member shown the same when it joined? Ask by telephone")
 
-    go_on(
-        NodeDirectory(old),
-        directory,
-        agreement,
-        members,
-        compared=compared,
-        consent=lambda bill: _agreed(bill, epsilon),
-    )
+    def consent(bill: Bill) -> Budget:
+        return _agreed(bill, epsilon)
+
+    go_on(NodeDirectory(old), directory, agreement, members, compared=compared, consent=consent)
     say(console, f"Start the node, once the others are there too: gossamer node {directory}")
 
 
@@ -199,7 +195,7 @@ def move(directory: Directory, out: Out) -> None:
     console = Console()
     say(
         console,
-        f"{out} has all secrets of the node, and is the only place that has its noise key. On the other machine:",
+        f"{out} has all secrets of the node, and nothing else has its noise key. On the other machine:",
     )
     say(console, f"  gossamer node restore {out.name} DIR")
     say(console, "  gossamer node DIR --adopt")

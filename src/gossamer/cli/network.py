@@ -173,15 +173,8 @@ node = typer.Typer(
 )
 
 
-for command in (
-    lifecycle.renew,
-    lifecycle.follow,
-    lifecycle.upgrade,
-    lifecycle.backup,
-    lifecycle.move,
-    lifecycle.restore,
-):
-    node.command(command.__name__)(command)
+for command in ("renew", "follow", "upgrade", "backup", "move", "restore"):
+    node.command(command)(getattr(lifecycle, command))
 
 
 @node.command("join")
