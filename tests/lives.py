@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gossamer import Budget, algorithms, problems, topology
 from gossamer.core import Algorithm
+from gossamer.errors import GossamerError
 from gossamer.net import (
     Bill,
     Ledger,
     Members,
     NodeDirectory,
     Pace,
+    Running,
     admit,
     change_network,
     follow,
@@ -81,18 +84,33 @@ def followed(node: NodeDirectory, coordinator: Path, directory: Path) -> NodeDir
     return follow(node, directory, *files, compared=same, consent=agree)
 
 
-def run(nodes: Mapping[str, NodeDirectory] | Sequence[NodeDirectory], exchanges: int, **options: object) -> list[str]:
-    """Run all nodes for so many exchanges; their states at the end."""
+def run(
+    nodes: Mapping[str, NodeDirectory] | Sequence[NodeDirectory], exchanges: int, adopt: Collection[NodeDirectory] = ()
+) -> list[str]:
+    """Run all nodes for so many exchanges; their states at the end. What one of them refuses is raised."""
     found = list(nodes.values()) if isinstance(nodes, Mapping) else list(nodes)
-    started = []
+    started, errors = [], list[BaseException]()
     for node in found:
-        settings = node.settings()
-        started.append(launch(node, settings, node.agreement().algorithm(), exchanges=exchanges, **options))  # type: ignore[arg-type]
-    threads = [threading.Thread(target=one.run, kwargs={"linger": False}) for one in started]
+        options = {"exchanges": exchanges, "adopt": node in adopt}
+        started.append(launch(node, node.settings(), node.agreement().algorithm(), **options))
+
+    def live(one: Running) -> None:
+        try:
+            one.run(linger=False)
+        except GossamerError as refusal:
+            errors.append(refusal)
+
+    threads = [threading.Thread(target=live, args=(one,), daemon=True) for one in started]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join(60)
+    end = time.monotonic() + 60
+    while any(thread.is_alive() for thread in threads) and not errors and time.monotonic() < end:
+        time.sleep(0.01)
+    for one, thread in zip(started, threads, strict=True):
+        one.node.stop()
+        thread.join(10)
+    if errors:
+        raise errors[0]
     return [one.node.board.state for one in started]
 
 

@@ -23,7 +23,7 @@ from gossamer.net.enrolment import make_empty, write_new
 from gossamer.net.ledgers import checked_ledger
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.spending import LOST
-from gossamer.net.store.chain import Row
+from gossamer.net.store.chain import Row, guarantee_of
 from gossamer.net.store.database import fold, hold
 from gossamer.net.store.export import Export, export, write_rows
 from gossamer.net.store.ledger import Ledger
@@ -107,14 +107,13 @@ def _close(node: NodeDirectory) -> None:
     """End the ledger of a backup: what was spent after it nobody knows, so the whole run counts."""
     file = node.path / RESTORED
     kept = Export(file)
-    promise = kept.promise or _promise(node)
     rows = list(kept.rows())
     if rows[-1].kind == "genesis":
-        rows.append(_after(rows[-1], "start", run=LOST, note=promise.to_json()))
+        rows.append(_after(rows[-1], "start", run=LOST, note=_promise(node).to_json()))
     if rows[-1].kind != "end":
         rows.append(_after(rows[-1], "end", note=LOST))
     file.unlink()
-    write_rows(file, kept.identity, promise, rows[-1], rows)
+    write_rows(file, kept.identity, guarantee_of(rows[1]), rows[-1], rows)
 
 
 def _promise(node: NodeDirectory) -> Guarantee:

@@ -97,13 +97,13 @@ def launch(
         new_data: nothing on standard input was used before a restart.
     """
     require_net()
+    directory.require_latest()
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
     board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
     budget = None if settings.budget is None else Budget(**settings.budget)
-    directory.require_latest()
     with ExitStack() as stack:
         earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
         keep = kept_rows(ready, len(link.peers))
