@@ -87,7 +87,14 @@ def followed(node: NodeDirectory, coordinator: Path, directory: Path) -> NodeDir
 def run(
     nodes: Mapping[str, NodeDirectory] | Sequence[NodeDirectory], exchanges: int, adopt: Collection[NodeDirectory] = ()
 ) -> list[str]:
-    """Run all nodes for so many exchanges; their states at the end. What one of them refuses is raised."""
+    """Run all nodes for so many exchanges; their states at the end."""
+    return [one.node.board.state for one in lived(nodes, exchanges, adopt)]
+
+
+def lived(
+    nodes: Mapping[str, NodeDirectory] | Sequence[NodeDirectory], exchanges: int, adopt: Collection[NodeDirectory] = ()
+) -> list[Running]:
+    """What is left of all nodes after so many exchanges. What one of them refuses is raised."""
     found = list(nodes.values()) if isinstance(nodes, Mapping) else list(nodes)
     started, errors = [], list[BaseException]()
     for node in found:
@@ -111,7 +118,7 @@ def run(
         thread.join(10)
     if errors:
         raise errors[0]
-    return [one.node.board.state for one in started]
+    return started
 
 
 def rows_read(node: NodeDirectory) -> int:

@@ -9,6 +9,7 @@ import threading
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -39,6 +40,7 @@ from tests.lives import (
     changed,
     followed,
     joined,
+    lived,
     rows_of,
     rows_read,
     run,
@@ -321,4 +323,28 @@ def test_a_new_key_that_was_not_shown_to_its_member_is_refused(folder: Path, nod
 def test_changes_that_cannot_be(folder: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(GossamerError, match=said):
         change_network(folder / "coordinator", folder / "second", **options)  # type: ignore[arg-type]
+    assert not (folder / "second").exists()
+
+
+# What the model begins with
+
+
+def test_the_model_goes_on_from_a_decision_that_was_released(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
+    played: list[float] = lived(nodes, 3)[0].node.board.decision()["decision"]
+    assert any(played)
+    second = changed(folder, nodes, start=played)
+    after = {name: followed(node, second, folder / f"{name}-2") for name, node in nodes.items()}
+    algorithm = after["north"].agreement().algorithm()
+    np.testing.assert_array_equal(algorithm.problem.initial_decision(), np.asarray(played, np.float32))
+    assert algorithm.guarantee.basis == "proven"
+    assert run(after, 2) == ["finished"] * 3
+
+
+def test_a_start_that_would_be_forgotten_or_that_nobody_may_see_is_refused(folder: Path, tmp_path: Path) -> None:
+    options = {"budget": Budget(1.0, 1e-6), "clip": 1.0, "horizon": 8}
+    forgets = prepared(algorithms.pd_ftgl(PROBLEM, topology.complete(3), **options))
+    with pytest.raises(ConfigurationError, match="goes on from where it begins"):
+        change_network(folder / "coordinator", folder / "second", algorithm=forgets, start=[0.5, 0.5])
+    with pytest.raises(ConfigurationError, match="2 finite numbers"):
+        change_network(folder / "coordinator", folder / "second", start=[0.5])
     assert not (folder / "second").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,6 +49,9 @@ def change(
     algorithm: Annotated[
         Path | None, typer.Option(help="A TOML file with another algorithm; default: the same one.")
     ] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="What all begin with: the answer of /decision of a node of the network.")
+    ] = None,
     no_guarantee: Annotated[
         bool, typer.Option("--no-guarantee", help="Allow an algorithm without any privacy.")
     ] = False,
@@ -69,6 +73,7 @@ def change(
         remove=remove or [],
         algorithm=made,
         horizon=horizon,
+        start=None if start is None else _decision_in(start),
         no_guarantee=no_guarantee,
     )
     chosen = new.algorithm()
@@ -81,6 +86,15 @@ def change(
     say(console, "stopped: gossamer node follow OLD NEW agreement.json members.json")
     if remove:
         say(console, f"Send agreement.json to {', '.join(remove)} too: the same command says that it has left.")
+
+
+def _decision_in(file: Path) -> list[float]:
+    """The decision in an answer of a node's page."""
+    try:
+        return [float(one) for one in json.loads(file.read_text(encoding="utf-8"))["decision"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        hint = "curl http://localhost:8400/decision > start.json"
+        raise ConfigurationError("--start", str(file), "the answer of /decision of a node", hint) from None
 
 
 def members_of(option: str, given: Sequence[str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.members import Members
 from gossamer.net.node.agreement import key_fingerprint, prepared, promise_of
 from gossamer.net.node.correspondence import Pace
+from gossamer.net.node.participant import keeps_start
 from gossamer.net.node.spending import Spending, added_up, needed
 from gossamer.net.store.ledger import Identity, Ledger
 from gossamer.net.wire.certificates import certificate_for, common_name, described
@@ -65,6 +66,7 @@ def change_network(
     horizon: int | None = None,
     exchanges: int | None = None,
     pace: Pace | None = None,
+    start: Sequence[float] | None = None,
     no_guarantee: bool = False,
 ) -> Agreement:
     """Write the agreement that follows the one of a network; where nobody is new, also the keys of its members.
@@ -78,15 +80,20 @@ def change_network(
         horizon: steps of the new run, where the algorithm has a horizon; None: as before.
         exchanges: after how many learning ends; None: as before.
         pace: how long nodes wait; None: as before.
+        start: the decision that all begin with, which a run of the network has released; None: where the problem says.
         no_guarantee: whether the algorithm may have no privacy.
     """
     require_net()
     signer, before = signer_of(old), Agreement.read(old / "agreement.json")
     known = Members.read(old / "members.json", before)
     members = _changed(before, add or {}, remove)
-    if algorithm is None:
-        tables = _tables(before.spec, len(members), horizon)
+    if algorithm is None or horizon is not None or start is not None:
+        tables = _tables(before.spec if algorithm is None else algorithm.spec(), len(members), horizon)
+        if start is not None:
+            tables["problem"]["start"] = [float(one) for one in start]
         algorithm = prepared(make_algorithm(tables), allow_no_guarantee=no_guarantee)
+    if start is not None:
+        _require_start_counts(before.algorithm(), algorithm)
     made = Agreement.new(
         algorithm,
         members,
@@ -130,6 +137,16 @@ def _tables(spec: Mapping[str, Any], learners: int, horizon: int | None) -> dict
     if horizon is not None:
         tables["algorithm"]["horizon"] = horizon
     return tables
+
+
+def _require_start_counts(before: Algorithm, algorithm: Algorithm) -> None:
+    """Refuse a start that was not released to everybody, or that the algorithm forgets at once."""
+    if before.guarantee.observer == "wiretap":
+        hint = "begin where the problem says"
+        raise PrivacyError.of("start", "a decision of the run before", "one that the public may see", hint)
+    if not keeps_start(algorithm):
+        hint = "its decisions follow from sums of gradients alone: begin without a start"
+        raise ConfigurationError("start", algorithm.name, "an algorithm that goes on from where it begins", hint)
 
 
 def follow(
