@@ -12,8 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from typer.testing import CliRunner
 
 from gossamer import Budget, algorithms, topology
+from gossamer.cli import app
 from gossamer.errors import ConfigurationError, GossamerError, NetworkError, PrivacyError
 from gossamer.net import (
     Agreement,
@@ -217,7 +219,7 @@ def test_nobody_spends_more_without_its_owner(folder: Path, nodes: dict[str, Nod
             folder / "north-2",
             *files_of(second),
             compared=same,
-            consent=lambda bill: Budget(1.5, bill.whole.delta),
+            consent=lambda bill: bill.up_to(1.5),
         )
     assert not (folder / "north-2").exists()
     assert not (folder / "north" / "next.json").exists()
@@ -348,3 +350,73 @@ def test_a_start_that_would_be_forgotten_or_that_nobody_may_see_is_refused(folde
     with pytest.raises(ConfigurationError, match="2 finite numbers"):
         change_network(folder / "coordinator", folder / "second", start=[0.5])
     assert not (folder / "second").exists()
+
+
+def test_a_node_that_runs_says_that_it_has_left(
+    folder: Path, nodes: dict[str, NodeDirectory], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.modules["gossamer.net.startup"], "_LOOK", 0.02)
+    west = nodes["west"]
+    running = launch(west, west.settings(), west.agreement().algorithm())
+    thread = threading.Thread(target=running.run, kwargs={"linger": False}, daemon=True)
+    thread.start()
+    with pytest.raises(NetworkError, match="west is no member any more"):
+        followed(west, changed(folder, nodes, remove=["west"]), folder / "west-2")
+    said: list[str] = []
+    until(lambda: bool(said.append(capfd.readouterr().err)) or '"left_network"' in "".join(said))
+    running.node.stop()
+    thread.join(10)
+
+
+# The commands
+
+
+def gossamer(*words: object) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, (words, done.output, done.stderr)
+    return " ".join(done.stdout.split())
+
+
+def refusal(*words: object) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), done.output
+    return " ".join(done.stderr.split())
+
+
+def test_the_commands_of_a_network_that_lives(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
+    run(nodes, 2)
+    (folder / "start.json").write_text(json.dumps({"decision": [0.25, -0.5]}))
+    old, new = folder / "coordinator", folder / "coordinator-2"
+    change = ("network", "change", old, new, "--add", "east=127.0.0.1:7409", "--remove", "west")
+    said = gossamer(*change, "--start", folder / "start.json")
+    assert "gossamer node follow OLD NEW agreement.json members.json" in said
+    shown = gossamer("node", "join", new / "agreement.json", folder / "east", "--member", "east", "--http", "")
+    fingerprint = shown.partition("Fingerprint of east: ")[2]
+    gossamer("network", "admit", new, folder / "east" / "request.json")
+    follow_north = ("node", "follow", folder / "north", folder / "north-2", *files_of(new))
+    assert "--fingerprint: got 'none'" in refusal(*follow_north)
+    assert "was shown another one" in refusal(*follow_north, "--fingerprint", "0000", "--epsilon", "3")
+    assert "--epsilon: got 'none'" in refusal(*follow_north, "--fingerprint", fingerprint)
+    assert "first exchange cost" in refusal(*follow_north, "--fingerprint", fingerprint, "--epsilon", "1.5")
+    said = gossamer(*follow_north, "--fingerprint", fingerprint, "--epsilon", "2.5")
+    assert "So far your data have cost epsilon 1, " in said
+    assert NodeDirectory(folder / "north-2").settings().budget["epsilon"] == 2.5  # type: ignore[index]
+    assert "no member any more" in refusal("node", "follow", folder / "west", folder / "west-2", *files_of(new))
+    assert "no member any more" in refusal("node", folder / "west", "--exchanges", "3")
+    gossamer("node", "backup", folder / "south", "--out", folder / "south.backup")
+    assert "counts in full" in gossamer("node", "restore", folder / "south.backup", folder / "south-back")
+    gossamer("node", "move", folder / "south", "--out", folder / "south.moved")
+    assert "--adopt" in gossamer("node", "restore", folder / "south.moved", folder / "south-there")
+    assert "was moved" in refusal("node", folder / "south")
+    (folder / "start.json").write_text("no decision")
+    assert "the answer of /decision" in refusal(
+        "network", "change", old, folder / "coordinator-3", "--start", folder / "start.json"
+    )
+    private = (
+        'problem = {kind = "logistic", dim = 2, feature_bound = 1.0}\ntopology = {kind = "complete"}\n'
+        'algorithm = {name = "pd_ogd", budget = {epsilon = 0.5}, clip = 1.0, step = 0.1}\n'
+    )
+    (folder / "other.toml").write_text(private)
+    gossamer("network", "change", old, folder / "coordinator-3", "--algorithm", folder / "other.toml")
+    other = Agreement.read(folder / "coordinator-3" / "agreement.json").algorithm()
+    assert (round(other.guarantee.epsilon, 3), other.learners) == (0.5, 3)

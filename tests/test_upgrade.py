@@ -9,8 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from gossamer import Budget
+from gossamer.cli import app
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net import Bill, NodeDirectory, admit, new_network, upgrade
 from gossamer.net.ledgers import checked_ledger, distinct
@@ -85,7 +87,7 @@ def test_no_key_of_0_2_is_taken(folder: Path) -> None:
 def test_whoever_does_not_agree_joins_nothing(folder: Path) -> None:
     def half(bill: Bill) -> Budget:
         assert bill.spent[0] == pytest.approx(1.0, rel=1e-3)
-        return Budget(1.5, bill.whole.delta)
+        return bill.up_to(1.5)
 
     with pytest.raises(PrivacyError, match="earlier runs and the first exchange"):
         upgraded(folder, 0, half)
@@ -97,8 +99,9 @@ def test_the_old_directory_says_what_to_do_and_a_new_one_is_not_upgraded(folder:
     with pytest.raises(ConfigurationError, match="gossamer node upgrade"):
         old.settings()
     new = begun(folder / "new", NAMES)["north"]
+    agreement = folder / "new" / "coordinator" / "agreement.json"
     with pytest.raises(ConfigurationError, match="gossamer node follow"):
-        upgrade(new, folder / "x", folder / "coordinator" / "agreement.json", "north", consent=agree)
+        upgrade(new, folder / "x", agreement, "north", consent=agree)
 
 
 def test_settings_of_0_2_that_have_their_place_in_the_agreement_are_not_kept(folder: Path) -> None:
@@ -106,3 +109,13 @@ def test_settings_of_0_2_that_have_their_place_in_the_agreement_are_not_kept(fol
     assert [key for key in ("[pace]", "[peers]", "listen", "network =", "learner") if key in text] == []
     assert 'data = "../old/node-0/samples.jsonl"' in text
     assert json.loads((folder / "old" / "node-0" / "algorithm.json").read_text())["spec"] == 1
+
+
+def test_the_command_says_what_is_kept(folder: Path) -> None:
+    words = ["node", "upgrade", folder / "old" / "node-0", folder / "north", folder / "coordinator" / "agreement.json"]
+    done = CliRunner().invoke(app, [*map(str, words), "--member", "north", "--epsilon", "2.1"])
+    assert done.exit_code == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "So far your data have cost epsilon 1, " in said
+    assert "Its keys were not taken" in said
+    assert "Fingerprint of north: " in said

@@ -146,7 +146,7 @@ def follow(
 
 
 def upgrade(
-    old: Annotated[Path, typer.Argument(metavar="OLD", help="A node's directory of Gossamer 0.2 or 0.3.")],
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="A node's directory of an earlier version.")],
     directory: Annotated[Path, typer.Argument(metavar="NEW", help="Made here, with keys that never leave it.")],
     agreement: Annotated[Path, typer.Argument(metavar="AGREEMENT", help="agreement.json of the new network.")],
     member: Annotated[str, typer.Option(help="This site's name in it.")],
@@ -161,20 +161,18 @@ def upgrade(
     made = join_on(NodeDirectory(old), directory, agreement, member, consent=lambda bill: _agreed(bill, epsilon))
     request = made.path / "request.json"
     say(console, f"What {old} has spent counts on, and its data are read on from where it stopped. Keep it.")
-    say(console, "Its keys were not taken: the machine that made them had those of all nodes.")
+    say(console, "Its keys were not taken: new ones were made here.")
     say(console, f"Send {request} to the coordinator. It holds public keys only.")
     say(console, f"Fingerprint of {member}: {Request.read(request, made.agreement()).fingerprint}")
 
 
 def _agreed(bill: Bill, epsilon: float | None) -> Budget:
     """The budget to which the owner of the data agrees."""
-    from gossamer.privacy import Budget
-
     console, whole = Console(), bill.whole
     say(console, f"So far your data have cost epsilon {bill.spent[0]:.4g}, delta {bill.spent[1]:.3g}.")
     say(console, f"With the new run they cost up to epsilon {whole.epsilon:g}, delta {whole.delta:.3g} in all.")
     if epsilon is not None:
-        return Budget(epsilon, whole.delta)
+        return bill.up_to(epsilon)
     _require_terminal("--epsilon", "what your data may cost in all, earlier runs included")
     if not typer.confirm("Do you agree?"):
         raise ConfigurationError("--epsilon", "no", "what your data may cost in all", "nothing was made, nothing spent")

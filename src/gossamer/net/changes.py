@@ -2,7 +2,7 @@
 
     change_network    the coordinator writes an agreement that follows the one before, and signs it with the same key
     follow            a member goes on under it: a new run in a new directory, with the same keys
-    upgrade           a site with a directory of an earlier version joins a new network with keys of its own
+    upgrade           a site with a directory of an earlier version joins a network, with keys of its own
 
 Nothing that ran is changed. Every run has a noise key and a ledger of its own. What the runs before have cost counts
 towards one budget, which the owner of the data sets: nobody else can have more spent.
@@ -14,12 +14,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gossamer.core import Algorithm
 from gossamer.core.spec import make_algorithm
-from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.errors import ConfigurationError, GossamerError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings, pins_of, settings_text
@@ -46,10 +47,12 @@ class Bill:
     Attributes:
         spent: epsilon and delta of all runs so far.
         whole: what they are when the new run has come to its end.
+        up_to: a budget of another epsilon, with the delta that it needs.
     """
 
     spent: tuple[float, float]
     whole: Budget
+    up_to: Callable[[float], Budget]
 
 
 Consent = Callable[[Bill], Budget]
@@ -209,10 +212,10 @@ def follow(
 def upgrade(
     old: NodeDirectory, directory: Path, agreement: Path, member: str, *, consent: Consent, http: str | None = None
 ) -> NodeDirectory:
-    """Join a network with the data of a directory that Gossamer 0.2 or 0.3 made.
+    """Join a network with the data of a directory that an earlier version made, or of another network.
 
-    Its ledger counts on, and reading goes on where it has stopped. Its keys are not taken: the machine that made the
-    network then had the keys of all nodes. So the site makes new ones, as with `join`.
+    Its ledger counts on, and reading goes on where it has stopped. Its keys are not taken: with Gossamer 0.2 and 0.3
+    the machine that made a network had the keys of all nodes. So the site makes new ones, as with `join`.
 
     Args:
         old: the directory so far; it is only read.
@@ -224,9 +227,10 @@ def upgrade(
     """
     require_net()
     table, agreed = old.table(), Agreement.read(agreement)
-    if "peers" not in table:
-        hint = "with another agreement of the same coordinator, use `gossamer node follow`"
-        raise ConfigurationError("OLD", str(old.path), "a directory of Gossamer 0.2 or 0.3", hint)
+    old.require_here()
+    if _coordinator_of(old) == agreed.coordinator:
+        hint = "for another agreement of the same coordinator, use `gossamer node follow`"
+        raise ConfigurationError("OLD", str(old.path), "a directory of another network", hint)
     algorithm = prepared(agreed.algorithm(), allow_no_guarantee=bool(table.get("no_guarantee", False)))
     key = SecureNoise.new_key()
     settings = (
@@ -235,6 +239,14 @@ def upgrade(
     if http is not None:
         settings["http"] = http
     return join(agreement, member, directory, algorithm=algorithm, key=key, settings=settings)
+
+
+def _coordinator_of(old: NodeDirectory) -> str:
+    """Who signed the agreement of a directory; empty where this version can not read it, or there is none."""
+    try:
+        return old.agreement().coordinator
+    except GossamerError:
+        return ""
 
 
 def _require_follows(old: NodeDirectory, new: Agreement) -> None:
@@ -250,7 +262,7 @@ def _require_follows(old: NodeDirectory, new: Agreement) -> None:
             f"agreement: it does not follow the one of {old.path}. Ask the coordinator for the newest one, and use the "
             f"directory of your newest run. Nothing was sent."
         )
-    file = old.path / "next.json"
+    file = old.next_agreement
     if file.exists() and Agreement.read(file).digest != new.digest:
         raise PrivacyError(
             f"agreement: {old.path} goes on under another one already. Use the directory that was made then; if that "
@@ -259,7 +271,7 @@ def _require_follows(old: NodeDirectory, new: Agreement) -> None:
 
 
 def _keep_next(old: NodeDirectory, new: Agreement) -> None:
-    with private_file(old.path / "next.json") as opened:
+    with private_file(old.next_agreement) as opened:
         opened.write(new.to_bytes())
 
 
@@ -271,7 +283,8 @@ def _agreed_to(old: NodeDirectory, algorithm: Algorithm, learner: int, key: byte
     promise = promise_of(algorithm, settings.empty)
     with ExitStack() as stack:
         earlier = earlier_costs(old.path, settings, key, promise, stack)
-    agreed = consent(Bill(added_up(earlier), needed(promise, learner, earlier)))
+    budget = partial(needed, promise, learner, earlier)
+    agreed = consent(Bill(added_up(earlier), budget(), budget))
     Spending(algorithm, learner, agreed, earlier).require_one_release()
     return {"budget": asdict(agreed)}
 

@@ -130,6 +130,11 @@ class NodeDirectory:
         return self.path / "ledger.db"
 
     @property
+    def next_agreement(self) -> Path:
+        """The agreement under which its network goes on, where it does."""
+        return self.path / "next.json"
+
+    @property
     def witness(self) -> str:
         """Where node.toml says that the witness lies, also of directories that earlier versions made."""
         return str(self.table().get("witness", ""))
@@ -236,7 +241,7 @@ class NodeDirectory:
                 f"twice; in the next one it can: ask the coordinator for `gossamer network change`, and run "
                 f"`gossamer node follow`. Nothing was sent."
             )
-        file = self.path / "next.json"
+        file = self.next_agreement
         if not file.exists():
             return
         if self.settings().member in Agreement.read(file).names:

@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from gossamer.topology import Topology
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
 _LONGEST_LOG = 2**20
+_LOOK = 5.0  # seconds between two looks for a newer agreement
 _M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
 
 
@@ -63,12 +65,25 @@ class Running:
 
     node: Node
     opened: ExitStack
+    next_agreement: Path
 
     def run(self, *, linger: bool) -> None:
         """Run the node to its end, or until it is stopped; for a process that does nothing else."""
         gc.freeze()  # all that was imported stays: looking through it again and again costs 4 % of the time
+        over = threading.Event()
+        threading.Thread(target=self._watch, args=(over,), daemon=True).start()
         with self.opened:
-            self.node.run(linger=linger)
+            try:
+                self.node.run(linger=linger)
+            finally:
+                over.set()
+
+    def _watch(self, over: threading.Event) -> None:
+        """Say why nobody is there any more: a newer agreement came that does not have this member."""
+        while not over.wait(_LOOK):
+            if self.next_agreement.exists():
+                self.node.board.log("left_network")
+                return
 
 
 def launch(
@@ -132,7 +147,7 @@ def launch(
             board.log("serving", host=endpoint.host, port=endpoint.port)
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
-        return Running(node, stack.pop_all())
+        return Running(node, stack.pop_all(), directory.next_agreement)
 
 
 def _transport(link: Link, board: Board) -> RenewedTransport:

@@ -77,8 +77,8 @@ def cost_of(ledger: Ledger | Export) -> Cost:
     return Cost(identity.source, run, identity.learner, loss, delta, promise.sampler_error, unit)
 
 
-def needed(promise: Guarantee, learner: int, earlier: Sequence[Cost]) -> Budget:
-    """What a learner's data cost in all where a run comes to its end, rounded up.
+def needed(promise: Guarantee, learner: int, earlier: Sequence[Cost], epsilon: float | None = None) -> Budget:
+    """What a learner's data cost in all where a run comes to its end, rounded up; or another epsilon with its delta.
 
     >>> from gossamer.privacy import Pure
     >>> promise = Guarantee("proven", losses=(Pure(0.5),), deltas=(0.0,))
@@ -87,7 +87,8 @@ def needed(promise: Guarantee, learner: int, earlier: Sequence[Cost]) -> Budget:
     """
     own = Cost("", "", learner, own_of(promise.losses, learner), own_of(promise.deltas, learner), 0.0, "")
     costs = [*earlier, own]
-    epsilon = math.ceil(added_up(costs)[0] * _DIGITS) / _DIGITS
+    if epsilon is None:
+        epsilon = math.ceil(added_up(costs)[0] * _DIGITS) / _DIGITS
     errors = math.fsum([promise.sampler_error, *(cost.error for cost in earlier)])
     delta = math.fsum(cost.delta for cost in costs) + accounting.sampler_share(errors, epsilon)
     return Budget(epsilon, delta)
