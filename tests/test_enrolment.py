@@ -395,7 +395,7 @@ def test_keys_that_others_may_read_are_refused(folder: Path) -> None:
 def test_a_directory_of_an_earlier_version_is_refused_in_words(folder: Path) -> None:
     node = folder / "north"
     (node / "node.toml").write_text('network = "0a"\nlearner = 0\nlisten = "a:1"\nsource = "s"\n[peers]\n1 = "b:1"\n')
-    assert "name this directory in `earlier`" in refusal(node)
+    assert "`gossamer node upgrade` makes one" in refusal(node)
     done = CliRunner().invoke(app, ["ledger", "verify", str(node)])
     assert done.exit_code == 0, done.stderr
 

@@ -333,7 +333,7 @@ def settings_text(table: Mapping[str, Any]) -> str:
     """A node.toml.
 
     >>> print(settings_text({"member": "north", "budget": {"epsilon": 2.0}, "earlier": ["../old"]}), end="")
-    # What each key means: docs/network.md. What all members have agreed on: agreement.json.
+    # The node.toml that `gossamer node join` writes says what each key means.
     member = "north"
     earlier = ["../old"]
     <BLANKLINE>
@@ -341,9 +341,9 @@ def settings_text(table: Mapping[str, Any]) -> str:
     "epsilon" = 2.0
     """
     plain = {name: value for name, value in table.items() if not isinstance(value, Mapping)}
-    head = "# What each key means: docs/network.md. What all members have agreed on: agreement.json."
+    head = "# The node.toml that `gossamer node join` writes says what each key means."
     lines = [head, *(f"{name} = {_written(value)}" for name, value in plain.items())]
-    for name in table.keys() - plain.keys():
+    for name in [name for name in table if name not in plain]:
         lines += ["", f"[{name}]", *(f"{_written(key)} = {_written(value)}" for key, value in table[name].items())]
     return "\n".join(lines) + "\n"
 

@@ -87,6 +87,9 @@ def needed(promise: Guarantee, learner: int, earlier: Sequence[Cost], epsilon: f
     """
     own = Cost("", "", learner, own_of(promise.losses, learner), own_of(promise.deltas, learner), 0.0, "")
     costs = [*earlier, own]
+    if any(cost.loss is None for cost in earlier):
+        hint = "records that were sent without noise cannot be protected any more: use others, under another source"
+        raise PrivacyError.of("earlier", "a run without a guarantee", "runs that have one", hint)
     if epsilon is None:
         epsilon = math.ceil(added_up(costs)[0] * _DIGITS) / _DIGITS
     errors = math.fsum([promise.sampler_error, *(cost.error for cost in earlier)])
