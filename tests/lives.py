@@ -72,7 +72,7 @@ def same(members: Members, new: Sequence[str]) -> bool:
     return True
 
 
-def changed(folder: Path, nodes: Mapping[str, NodeDirectory], number: int = 2, **options: object) -> Path:
+def changed(folder: Path, number: int = 2, **options: object) -> Path:
     """The coordinator's directory after a change; `add` and `remove` name members."""
     old = folder / ("coordinator" if number == 2 else f"coordinator-{number - 1}")
     change_network(old, folder / f"coordinator-{number}", **options)  # type: ignore[arg-type]

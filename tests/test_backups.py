@@ -101,7 +101,7 @@ def test_a_node_that_was_restored_goes_on_in_the_next_run_and_the_lost_one_count
         run([back], 5)
     with pytest.raises(PrivacyError, match="restored from a backup"):
         move(back, folder / "moved")
-    second = changed(folder, nodes)
+    second = changed(folder)
     after = {
         name: followed(back if name == "north" else node, second, folder / f"{name}-2") for name, node in nodes.items()
     }
@@ -134,7 +134,7 @@ def test_a_node_moves_and_goes_on(
     with pytest.raises(PrivacyError, match="was moved, with its noise key"):
         run([nodes["north"]], 5)
     with pytest.raises(PrivacyError, match="was moved"):
-        followed(nodes["north"], changed(folder, nodes), folder / "n2")
+        followed(nodes["north"], changed(folder), folder / "n2")
     another_machine(folder, monkeypatch)
     there, copy = restore(folder / "north.moved", folder / "there")
     assert (copy, (there.path / "noise.key").read_bytes()) == ("move", key)

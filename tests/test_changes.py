@@ -34,6 +34,7 @@ from gossamer.net import (
 from gossamer.net.ledgers import checked_ledger, distinct
 from gossamer.net.node.spending import added_up, cost_of
 from gossamer.net.wire.certificates import described
+from gossamer.net.wire.renewal import renew
 from tests.lives import (
     PROBLEM,
     agree,
@@ -99,7 +100,7 @@ def spent(*nodes: NodeDirectory) -> float:
 def test_one_comes_and_one_leaves(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
     """Those that stay keep keys, pins and ledgers; only the new key is compared; spends add up, records go on."""
     assert run(nodes, 5) == ["finished"] * 3
-    second = changed(folder, nodes, add={"east": "127.0.0.1:7409"}, remove=["west"])
+    second = changed(folder, add={"east": "127.0.0.1:7409"}, remove=["west"])
     assert not (second / "members.json").exists()
     east = joined(folder, "east", second, folder / "east")
     done = admit(second, [east.path / "request.json"])
@@ -132,7 +133,7 @@ def test_one_comes_and_one_leaves(folder: Path, nodes: dict[str, NodeDirectory])
 
 
 def test_a_member_that_has_left_says_why_it_is_alone(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
-    second = changed(folder, nodes, remove=["west"])
+    second = changed(folder, remove=["west"])
     with pytest.raises(NetworkError, match=r"west is no member any more: .* no other member connects to it"):
         followed(nodes["west"], second, folder / "west-2")
     assert not (folder / "west-2").exists()
@@ -141,7 +142,7 @@ def test_a_member_that_has_left_says_why_it_is_alone(folder: Path, nodes: dict[s
 
 
 def test_whoever_stays_does_not_connect_to_who_has_left(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
-    after = followed(nodes["north"], changed(folder, nodes, remove=["west"]), folder / "north-2")
+    after = followed(nodes["north"], changed(folder, remove=["west"]), folder / "north-2")
     link = after.link(after.settings(), after.agreement().algorithm().topology)
     gone = described((nodes["west"].path / "cert.pem").read_bytes())
     assert [described(peer.certificate).key == gone.key for peer in link.peers.values()] == [False]
@@ -150,7 +151,7 @@ def test_whoever_stays_does_not_connect_to_who_has_left(folder: Path, nodes: dic
 def test_a_key_of_before_is_known_by_its_new_name(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
     """Over TLS: numbers and names in certificates have changed, keys have not."""
     first, port = folder / "coordinator", free_range(2)
-    second = changed(folder, nodes, remove=["north"])
+    second = changed(folder, remove=["north"])
     after = [followed(nodes[name], second, folder / f"{name}-2") for name in ("south", "west")]
     links = [node.link(node.settings(), node.agreement().algorithm().topology) for node in after]
     assert [link.learner for link in links] == [0, 1]
@@ -158,6 +159,7 @@ def test_a_key_of_before_is_known_by_its_new_name(folder: Path, nodes: dict[str,
     assert [old.number(name) for name in ("south", "west")] == [1, 2]
     transports = []
     for link in links:
+        renew(link.tls)  # the next certificate is known, too
         peers = {n: type(p)(f"127.0.0.1:{port + n}", p.certificate, p.secret) for n, p in link.peers.items()}
         transports.append(
             ZenohTransport(Link(link.network, link.learner, f"127.0.0.1:{port + link.learner}", peers, link.tls))
@@ -181,10 +183,10 @@ def test_a_longer_horizon_is_a_new_run_that_every_owner_agrees_to(
 ) -> None:
     options = {"budget": Budget(2.0, 1e-6), "clip": 1.0, "step": 0.1, "noise": "gaussian", "horizon": 4}
     private = algorithms.pd_ogd(PROBLEM, topology.complete(3), **options)
-    shorter = changed(folder, nodes, algorithm=prepared(private))
+    shorter = changed(folder, algorithm=prepared(private))
     first = {name: followed(node, shorter, folder / f"{name}-2") for name, node in nodes.items()}
     assert run(first, 99) == ["exhausted"] * 3
-    longer = changed(folder, nodes, 3, horizon=6)
+    longer = changed(folder, 3, horizon=6)
     assert Agreement.read(longer / "agreement.json").algorithm().guarantee.horizon == 6
     bills: list[Bill] = []
 
@@ -206,7 +208,7 @@ def test_a_longer_horizon_is_a_new_run_that_every_owner_agrees_to(
 
 def test_nobody_spends_more_without_its_owner(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
     run(nodes, 2)
-    second = changed(folder, nodes)
+    second = changed(folder)
 
     def never(bill: Bill) -> Budget:
         raise ConfigurationError("--epsilon", "no", "what your data may cost in all")
@@ -239,7 +241,7 @@ def test_a_budget_below_the_first_exchange_is_refused_before_anything_is_sent(
 
 def test_what_was_followed_runs_no_longer_and_not_at_once(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
     run(nodes, 2)
-    second = changed(folder, nodes)
+    second = changed(folder)
     running = launch(nodes["south"], nodes["south"].settings(), nodes["south"].agreement().algorithm())
     with running.opened, pytest.raises(NetworkError, match="Stop the other one first"):
         followed(nodes["south"], second, folder / "south-2")
@@ -257,7 +259,7 @@ def test_only_the_next_agreement_of_the_same_coordinator_is_followed(
     folder: Path, nodes: dict[str, NodeDirectory], tmp_path: Path
 ) -> None:
     north, first = nodes["north"], Agreement.read(folder / "coordinator" / "agreement.json")
-    second = changed(folder, nodes, remove=["west"])
+    second = changed(folder, remove=["west"])
     with pytest.raises(PrivacyError, match="does not follow the one of"):
         followed(north, folder / "coordinator", folder / "n2")
     begun(tmp_path / "other", NAMES)
@@ -281,15 +283,15 @@ def test_only_the_next_agreement_of_the_same_coordinator_is_followed(
 
 
 def test_several_changes_may_be_followed_at_once(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
-    changed(folder, nodes, remove=["west"])
-    third = changed(folder, nodes, 3)
+    changed(folder, remove=["west"])
+    third = changed(folder, 3)
     after = {name: followed(nodes[name], third, folder / f"{name}-3") for name in ("north", "south")}
     assert run(after, 2) == ["finished"] * 2
 
 
 def test_other_keys_under_a_known_name_are_refused(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
     """The coordinator, or whoever has its key, puts a key of its own in the place of a member that stays."""
-    second = changed(folder, nodes, add={"east": "127.0.0.1:7409"})
+    second = changed(folder, add={"east": "127.0.0.1:7409"})
     agreement = Agreement.read(second / "agreement.json")
     own = {name: joined(folder, name, second, folder / f"own-{name}") for name in ("south", "east")}
     signer = Ed25519PrivateKey.from_private_bytes((second / "coordinator.key").read_bytes())
@@ -306,7 +308,7 @@ def test_other_keys_under_a_known_name_are_refused(folder: Path, nodes: dict[str
 
 
 def test_a_new_key_that_was_not_shown_to_its_member_is_refused(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
-    second = changed(folder, nodes, add={"east": "127.0.0.1:7409"})
+    second = changed(folder, add={"east": "127.0.0.1:7409"})
     admit(second, [joined(folder, "east", second, folder / "east").path / "request.json"])
     with pytest.raises(PrivacyError, match="east was shown another one when it joined"):
         follow(nodes["north"], folder / "n2", *files_of(second), compared=lambda members, new: False, consent=agree)
@@ -334,7 +336,7 @@ def test_changes_that_cannot_be(folder: Path, options: dict[str, object], said: 
 def test_the_model_goes_on_from_a_decision_that_was_released(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
     played: list[float] = lived(nodes, 3)[0].node.board.decision()["decision"]
     assert any(played)
-    second = changed(folder, nodes, start=played)
+    second = changed(folder, start=played)
     after = {name: followed(node, second, folder / f"{name}-2") for name, node in nodes.items()}
     algorithm = after["north"].agreement().algorithm()
     np.testing.assert_array_equal(algorithm.problem.initial_decision(), np.asarray(played, np.float32))
@@ -361,7 +363,7 @@ def test_a_node_that_runs_says_that_it_has_left(
     thread = threading.Thread(target=running.run, kwargs={"linger": False}, daemon=True)
     thread.start()
     with pytest.raises(NetworkError, match="west is no member any more"):
-        followed(west, changed(folder, nodes, remove=["west"]), folder / "west-2")
+        followed(west, changed(folder, remove=["west"]), folder / "west-2")
     said: list[str] = []
     until(lambda: bool(said.append(capfd.readouterr().err)) or '"left_network"' in "".join(said))
     running.node.stop()
