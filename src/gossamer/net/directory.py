@@ -225,7 +225,7 @@ class NodeDirectory:
         return found
 
     def require_here(self) -> None:
-        """Refuse a directory that was moved: what it has spent since then, only the other one knows."""
+        """Refuse a directory that was moved: only the other one knows what it has spent."""
         if (self.path / MOVED).exists():
             raise PrivacyError(
                 f"DIR: the node of {self.path} was moved, with its noise key, by `gossamer node move`. Run "
