@@ -133,6 +133,7 @@ def follow(
     def compared(found: Members, new: Sequence[str]) -> bool:
         shown = {name: found.fingerprints[name] for name in new}
         say(console, "\n".join(f"New: {name}: {text}" for name, text in shown.items()))
+        say(console, f"Fingerprint of the network, which new members compare: {found.fingerprint}")
         if fingerprint is not None:
             return all(any(same_fingerprint(one, text) for one in fingerprint) for text in shown.values())
         _require_terminal("--fingerprint", "the fingerprint that each new member was shown when it joined")
