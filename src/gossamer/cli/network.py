@@ -169,7 +169,9 @@ class _NodeCommands(TyperGroup):
 
 
 node = typer.Typer(
-    cls=_NodeCommands, no_args_is_help=True, help="Run one learner: `gossamer node DIR`. Before that: join, accept."
+    cls=_NodeCommands,
+    no_args_is_help=True,
+    help="Run one learner: `gossamer node DIR`. Before that: join, accept; later: follow, backup, move.",
 )
 
 

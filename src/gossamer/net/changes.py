@@ -174,7 +174,7 @@ def follow(
     _require_follows(old, new)
     if settings.member not in new.names:
         _keep_next(old, new)
-        old.require_latest()
+        old.require_not_followed()
     found = Members.read(members, new)
     old.require_known(found)
     newcomers = [name for name in new.names if name not in old.accepted()]
@@ -262,12 +262,7 @@ def _require_follows(old: NodeDirectory, new: Agreement) -> None:
             f"agreement: it does not follow the one of {old.path}. Ask the coordinator for the newest one, and use the "
             f"directory of your newest run. Nothing was sent."
         )
-    file = old.next_agreement
-    if file.exists() and Agreement.read(file).digest != new.digest:
-        raise PrivacyError(
-            f"agreement: {old.path} goes on under another one already. Use the directory that was made then; if that "
-            f"change was called off, remove {file}. Nothing was sent."
-        )
+    old.require_not_followed()
 
 
 def _keep_next(old: NodeDirectory, new: Agreement) -> None:

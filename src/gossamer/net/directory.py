@@ -241,14 +241,18 @@ class NodeDirectory:
                 f"twice; in the next one it can: ask the coordinator for `gossamer network change`, and run "
                 f"`gossamer node follow`. Nothing was sent."
             )
+        self.require_not_followed()
+
+    def require_not_followed(self) -> None:
+        """Refuse a directory that was followed by another one, or whose member has left."""
         file = self.next_agreement
         if not file.exists():
             return
         if self.settings().member in Agreement.read(file).names:
             raise PrivacyError(
                 f"agreement: the network of {self.path} goes on under a newer agreement, in the directory that "
-                f"`gossamer node follow` made: run that one. If the change was called off, remove {file}. Nothing was "
-                f"sent."
+                f"`gossamer node follow` made: use that one. If it never ran, or the change was called off, remove "
+                f"{file}. Nothing was sent."
             )
         raise NetworkError(
             f"member: {self.settings().member} is no member any more: the coordinator has signed a newer agreement "
