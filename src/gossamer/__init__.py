@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from gossamer.auditing.audit import Audit, audit
     from gossamer.core import Algorithm, Every, Federation, Rate
     from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
+    from gossamer.model import load_model
     from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
     from gossamer.problems import Block
     from gossamer.simulation import Run, simulate, simulate_many
@@ -35,6 +36,7 @@ __all__ = [
     "algorithms",
     "audit",
     "data",
+    "load_model",
     "mechanisms",
     "metrics",
     "problems",
@@ -64,6 +66,7 @@ _HOMES = {
     "Run": "simulation",
     "SecureNoise": "privacy",
     "audit": "auditing",
+    "load_model": "model",
     "simulate": "simulation",
     "simulate_many": "simulation",
 }

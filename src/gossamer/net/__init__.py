@@ -2,7 +2,7 @@
 
 Rooms, each imports only from those below it:
 
-- `startup`, `ledgers`: the process of a node, runs and what they cost together
+- `startup`, `ledgers`, `takehome`: the process of a node, runs and what they cost together, the model of a node
 - `enrolment`, `directory`: how sites become a network, the files of a node
 - `membership`: the agreement of a network, and the keys of its members
 - `node`: the loop, the learner, its gossip, what it says to neighbours and hears from them, what it may still spend
@@ -29,6 +29,7 @@ from gossamer.net.startup import Running, launch, limit_arenas
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Row, Spent
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness
+from gossamer.net.takehome import take_home
 from gossamer.net.web.endpoint import Endpoint
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.frames import Format, Frame, FrameError
@@ -72,5 +73,6 @@ __all__ = [
     "limit_arenas",
     "new_network",
     "prepared",
+    "take_home",
     "try_network",
 ]
