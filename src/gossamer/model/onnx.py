@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 from jax import export
+from numpy.typing import NDArray
 
 from gossamer.data.schema import Choice, Number, Schema
 from gossamer.errors import ConfigurationError
@@ -17,6 +18,7 @@ from gossamer.model.onnx_operations import ROWS, Graph, Value, convert, type_of
 if TYPE_CHECKING:
     from gossamer.model.trained import TrainedModel
 
+_OURS = (ROWS, "shape_of_rows", "label", "probabilities", "prediction")  # names of tensors
 _OPSET, _IR = 19, 9  # of 2023: what runtimes of today read
 
 
@@ -53,6 +55,10 @@ def _features(graph: Graph, model: TrainedModel) -> tuple[list[Any], str]:
     """The inputs, and the tensor of features that the problem takes."""
     from onnx import TensorProto, helper
 
+    for name in () if model.schema is None else model.schema.columns[:-1]:
+        if name in _OURS:
+            hint = "give the column another name, or save the model as .safetensors"
+            raise ConfigurationError("schema", name, f"names that are none of {', '.join(_OURS)}, for ONNX", hint)
     if model.schema is None:
         shape: list[str | int] = [ROWS, *model.problem.feature_shape]
         inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
@@ -85,10 +91,14 @@ def _encoded(graph: Graph, schema: Schema) -> str:
 
 
 def _scaled(graph: Graph, cells: Value, column: Number) -> Value:
-    low, high, width = map(np.asarray, (column.low, column.high, column.high - column.low))
+    low, high, width = map(_double, (column.low, column.high, column.high - column.low))
     inside = graph.add("Clip", cells, low, high)
-    double = graph.add("Mul", np.asarray(2.0), graph.add("Sub", inside, low))
-    return graph.add("Sub", graph.add("Div", double, width), np.asarray(1.0))
+    double = graph.add("Mul", _double(2.0), graph.add("Sub", inside, low))
+    return graph.add("Sub", graph.add("Div", double, width), _double(1.0))
+
+
+def _double(number: float) -> NDArray[Any]:
+    return np.asarray(number, np.float64)
 
 
 def _answers(graph: Graph, model: TrainedModel, x: str) -> list[Any]:
@@ -116,9 +126,9 @@ def _number(graph: Graph, schema: Schema | None, predicted: Value) -> tuple[Valu
         return predicted, np.float32
     column = schema.label
     assert isinstance(column, Number)
-    low, width = np.asarray(column.low), np.asarray(column.high - column.low)
-    share = graph.add("Add", graph.add("Cast", predicted, to=type_of(np.float64)), np.asarray(1.0))
-    part = graph.add("Mul", graph.add("Div", share, np.asarray(2.0)), width)
+    low, width = map(_double, (column.low, column.high - column.low))
+    share = graph.add("Add", graph.add("Cast", predicted, to=type_of(np.float64)), _double(1.0))
+    part = graph.add("Mul", graph.add("Div", share, _double(2.0)), width)
     return graph.add("Add", part, low), np.float64
 
 

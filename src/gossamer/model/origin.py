@@ -17,15 +17,15 @@ class Origin:
 
     Attributes:
         maker: "node": a learner of a network released it; "simulation": a run that had all data in one place.
-        exchange: in which the decision is played: it has learnt from all exchanges before.
+        exchange: in which the decision is played: it has learnt from all exchanges before. Of a simulation its steps.
         averaged: of how many decisions it is the mean; 1: the last one alone.
         network: id of the network; empty for a simulation.
-        learner: the number of the learner; None: the mean over all learners.
+        learner: the number of the learner; None: the mean over all learners of a simulation.
 
     >>> print(Origin("node", 120, network="5e1f", learner=2))
     learner 2 of network 5e1f, the decision of exchange 120
-    >>> print(Origin("simulation", 50, averaged=8))
-    a simulation, the mean of 8 decisions up to exchange 50
+    >>> print(Origin("simulation", 50))
+    a simulation of 50 steps, the mean over its learners
     """
 
     maker: Maker
@@ -43,10 +43,11 @@ class Origin:
 
     def __str__(self) -> str:
         """In words."""
-        place = "a simulation" if self.maker == "simulation" else f"network {self.network}"
-        whose = place if self.learner is None else f"learner {self.learner} of {place}"
+        if self.maker == "simulation":
+            whose = "the mean over its learners" if self.learner is None else f"learner {self.learner}"
+            return f"a simulation of {self.exchange:,} steps, {whose}"
         what = f"the mean of {self.averaged:,} decisions up to" if self.averaged > 1 else "the decision of"
-        return f"{whose}, {what} exchange {self.exchange:,}"
+        return f"learner {self.learner} of network {self.network}, {what} exchange {self.exchange:,}"
 
     def table(self) -> dict[str, Any]:
         """As plain values: what `of` reads."""

@@ -64,6 +64,8 @@ def predict_file(model: TrainedModel, rows: Path, out: Path | None = None, *, wi
             given = batch if named else [_features(one, without, row) for row, one in enumerate(batch, count)]
             yield _Answers(*model.answers(given, count))
             count += len(batch)
+        if not count:
+            raise DataError(f"{rows.name}: no rows")
 
     with _opened(out) as file:
         write(file, answers(), [str(name) for name in model.classes])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data.schema import Choice, Schema
-from gossamer.errors import ConfigurationError, DataError
+from gossamer.errors import ConfigurationError, DataError, PrivacyError
 from gossamer.model.origin import Origin
 from gossamer.model.rows import features_of
 from gossamer.privacy import Guarantee
@@ -91,6 +91,7 @@ class TrainedModel:
             raise DataError(f"the decision is {found[0]} at {found[1]}: learning diverged")
         if self.schema is not None:
             self.schema.require_fits(self.problem)
+        require_protected(self.guarantee)
         decision.setflags(write=False)
         object.__setattr__(self, "decision", decision)
 
@@ -159,6 +160,15 @@ class TrainedModel:
         if isinstance(self.schema.label, Choice):
             return np.array(self.schema.label.values)[predicted]
         return np.array([self.schema.answer(one) for one in predicted])
+
+
+def require_protected(guarantee: Guarantee | None) -> None:
+    """Refuse decisions that are functions of raw data: a guarantee against a wiretap is about messages only."""
+    if guarantee is not None and guarantee.observer == "wiretap":
+        raise PrivacyError(
+            "model: decisions of this algorithm are functions of raw data: its guarantee is against a wiretap only. "
+            "Nothing was written. Use an algorithm whose decisions are protected."
+        )
 
 
 @lru_cache

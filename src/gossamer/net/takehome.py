@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gossamer.errors import PrivacyError
 from gossamer.model import Origin, TrainedModel
+from gossamer.model.trained import require_protected
 from gossamer.net.directory import NodeDirectory
 from gossamer.net.store.decisions import require_decisions
 from gossamer.net.store.ledger import Ledger
@@ -31,11 +32,7 @@ def take_home(directory: str | Path, *, averaged: bool = False, sealer: Sealer |
         raise PrivacyError.of("--state-key", None, "the file with the key that seals the node's state")
     with Ledger.open(node.ledger, read_only=True) as ledger:
         promise = ledger.promise
-    if promise is not None and promise.observer == "wiretap":
-        raise PrivacyError(
-            "model: decisions of this algorithm are functions of raw data: its guarantee is against a wiretap only. "
-            "Nothing was written. Use an algorithm whose decisions are protected."
-        )
+    require_protected(promise)
     kept = require_decisions(node.decisions, agreement.network, learner, sealer)
     return TrainedModel(
         build("agreement problem", agreement.spec["problem"], "problem"),

@@ -89,6 +89,8 @@ class Decisions:
         if timer is not None:
             timer.cancel()
             self._write()
+        with self._writing:  # what is being written is whole before the process ends
+            pass
 
     def _write(self) -> None:
         """A disk that takes nothing stops the ledger, and with it the node: here it need not be said again."""
