@@ -17,8 +17,8 @@ from gossamer.spec import build
 def take_home(directory: str | Path, *, averaged: bool = False, sealer: Sealer | None = None) -> TrainedModel:
     """The model of a node that runs or was stopped: a decision that it has released, and nothing that was not noised.
 
-    The mean of released decisions is a function of them: it costs no privacy more, and has less noise in it where the
-    decisions no longer move much.
+    The mean of released decisions is a function of them: it costs no more privacy. Where decisions move little, it has
+    less noise in it.
 
     Args:
         directory: of the node.
