@@ -57,7 +57,7 @@ class Sealer:
             return cls(file.read_bytes())
         except OSError as error:
             hint = f"the system says: {(error.strerror or 'refused').lower()}"
-            raise ConfigurationError("key", str(file), "a file with 32 bytes that can be read", hint) from None
+            raise ConfigurationError("key", str(file), "a file that can be read, with 32 bytes", hint) from None
 
     def seal(self, data: bytes, about: str) -> bytes:
         """The data, readable only with the key and the same `about`."""
