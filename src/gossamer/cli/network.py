@@ -127,6 +127,7 @@ def try_out(
         http_port=http_port or None,
         pace=Pace(deadline=deadline, period=period),
         sources=sources,
+        schema=found.schema,
         no_guarantee=no_guarantee,
     )
     console = Console()

@@ -7,6 +7,7 @@ members.json     the public keys of all members, and accepted.json: the fingerpr
 cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it never
 noise.key        32 secret bytes; encrypted from the first start on where node.toml says sealed = true
 ledger.db        what was released; made together with the key. Large messages and states: ledger.blobs
+decisions        the model: the decision that was released last, and the mean of all
 """
 
 from __future__ import annotations
@@ -133,6 +134,11 @@ class NodeDirectory:
     def next_agreement(self) -> Path:
         """The agreement under which its network goes on, where it does."""
         return self.path / "next.json"
+
+    @property
+    def decisions(self) -> Path:
+        """The decisions that were released, for `gossamer model export`."""
+        return self.path / "decisions"
 
     @property
     def witness(self) -> str:

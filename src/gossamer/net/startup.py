@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from gossamer.net.ledgers import earlier_costs, last_mark
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
+from gossamer.net.store.decisions import Decisions
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
@@ -141,6 +142,7 @@ def launch(
             budget=budget,
             earlier=earlier,
             empty=settings.empty,
+            play=_kept_by(board, directory, link, ready.problem, sealer, stack),
         )
         if settings.http:
             endpoint = stack.enter_context(_endpoint(board, settings.http))
@@ -148,6 +150,20 @@ def launch(
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
         return Running(node, stack.pop_all(), directory.next_agreement)
+
+
+def _kept_by(
+    board: Board, directory: NodeDirectory, link: Link, problem: Problem, sealer: Sealer | None, stack: ExitStack
+) -> Callable[[int, Any], None] | None:
+    """What keeps released decisions for their owner. The board shows the last one at once, before anybody answers."""
+    if not board.shows_decisions:
+        return None
+    decisions = stack.enter_context(
+        closing(Decisions(directory.decisions, link.network, link.learner, problem.dim, sealer))
+    )
+    if decisions.kept is not None:
+        board.publish(decisions.kept.exchange, decisions.kept.last)
+    return decisions.add
 
 
 def _transport(link: Link, board: Board) -> RenewedTransport:
