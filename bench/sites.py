@@ -30,7 +30,7 @@ from gossamer.cli.config import load_for_nodes
 from gossamer.data import Schema
 from gossamer.net import NodeDirectory, Pace, admit, join, new_network, prepared
 from gossamer.net.checkup import source_of
-from gossamer.net.directory import Settings
+from gossamer.net.settings import Settings
 from gossamer.reports.html import versions
 from tests.networks import free_range
 from tests.wrongs import WRONGS, network, spent

@@ -442,7 +442,7 @@ def test_a_budget_counts_earlier_runs(tmp_path: Path, budget: float, earlier: li
     CliRunner().invoke(app, ["ledger", "export", str(one.path), "--out", str(tmp_path / "one.jsonl")])
     node = after(tmp_path / "net", *earlier, budget=budget)
     if ends == "refused":
-        with pytest.raises(PrivacyError, match="The first exchange costs epsilon 1"):
+        with pytest.raises(PrivacyError, match=r"\[budget\]: got .* what earlier runs and the first exchange cost"):
             go(node, 3)
     else:
         assert go(node, 3) == ends

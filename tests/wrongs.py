@@ -162,7 +162,7 @@ WRONGS = (
     Wrong(
         "a budget below what the first exchange costs",
         lambda node: _settings(node, "[budget]\nepsilon = 0.5\ndelta = 1e-6"),
-        "The first exchange costs epsilon 1",
+        "what earlier runs and the first exchange cost",
     ),
     Wrong("a key that others may read", lambda node: (node / "cert.key").chmod(0o644), "others may read"),
     Wrong("the certificate of another key", _the_certificate_of_another, "that of another key"),

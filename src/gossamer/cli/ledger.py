@@ -54,7 +54,7 @@ def verify_ledgers(
     key: Annotated[Path | None, typer.Option(help="The file with the key that seals a sealed ledger.")] = None,
 ) -> None:
     """Check that no row was changed, removed or moved, and that messages and state are those of the rows."""
-    sealer = Sealer(_read(key)) if key else None
+    sealer = Sealer.of(key) if key else None
     faults = [not _verified(place, sealer) for place in places]
     if any(faults):
         raise typer.Exit(2)
@@ -159,11 +159,3 @@ def _extent(place: Path, opened: AnyLedger) -> str:
     place_of = "" if witness.path == default_witness(opened.identity.key) else f" in {witness.path.parent}"
     known = f"the witness{place_of} agrees" if witness.read() else f"no witness{place_of or ' on this machine'}"
     return f"sealed: no messages, no state; {known}" if opened.locked else known
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        hint = f"the system says: {(error.strerror or 'refused').lower()}"
-        raise ConfigurationError("file", str(path), "a file that can be read", hint) from None

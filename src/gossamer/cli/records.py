@@ -26,7 +26,7 @@ def check(
     data: Annotated[str | None, typer.Option(help=f"Other data than those of node.toml: {DATA}.")] = None,
 ) -> None:
     """Show what a node's data are like, and whether anything stands in the way of a start; nothing is sent or spent."""
-    from gossamer.net.checkup import check_data, require_sound
+    from gossamer.net.checkup import check_data, mark_of, require_sound
     from gossamer.net.directory import NodeDirectory
     from gossamer.net.node.agreement import prepared
     from gossamer.net.node.spending import Spending
@@ -45,12 +45,11 @@ def check(
     with Ledger.open(found.ledger, read_only=True) as ledger:
         if ledger.last.exchange < 0 and settings.budget is not None:
             budget = Budget(**settings.budget)
-            Spending(ready, agreement.number(settings.member), budget).require_first(budget)
+            Spending(ready, agreement.number(settings.member), budget).require_one_release()
+        mark = mark_of(found.path, settings, ledger) if data is None else {}
         if data is not None:
-            settings, known = replace(settings, data=seen_from_anywhere(data)), None
-        else:
-            known = ledger
-        result = check_data(found, settings, ready.problem, agreement.schema, known)
+            settings = replace(settings, data=seen_from_anywhere(data))
+        result = check_data(found, settings, ready.problem, agreement.schema, mark)
     if result is None:
         say(console, "Standard input cannot be checked before it is read.")
     require_sound(found, settings, result, tell)
@@ -85,7 +84,7 @@ def change(
     settings, agreement = found.settings(), found.agreement()
     ready = prepared(agreement.algorithm(), allow_no_guarantee=settings.no_guarantee)
     new = replace(settings, data=seen_from_anywhere(data), query=query_of(query, cursor))
-    require_sound(found, new, check_data(found, new, ready.problem, agreement.schema), tell)
+    require_sound(found, new, check_data(found, new, ready.problem, agreement.schema, {}), tell)
     with Ledger.open(found.ledger, read_only=True) as known:
         witness = witness_of(found.path, settings.witness, known.identity.key)
     sealer = None if state_key is None else Sealer(state_key.read_bytes())
@@ -111,10 +110,10 @@ def seen_from_anywhere(data: str) -> str:
     >>> seen_from_anywhere("postgresql://ward@db/clinic"), seen_from_anywhere("-")
     ('postgresql://ward@db/clinic', '-')
     """
-    scheme, colon, rest = data.partition("sqlite:")
-    if colon and not scheme:
-        return f"sqlite:{Path(rest).absolute()}"
-    return data if data == "-" or data.startswith("postgresql:") else str(Path(data).absolute())
+    from gossamer.net.data.query import file_of
+
+    kind, file = file_of(data)
+    return data if file in ("", "-") else f"{kind}{Path(file).absolute()}"
 
 
 def query_of(rows: str | None, cursor: str | None) -> dict[str, str] | None:

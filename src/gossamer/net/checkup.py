@@ -15,13 +15,16 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.data.folder import Folder
 from gossamer.net.data.followed_file import SUFFIXES, FollowedFile
-from gossamer.net.data.query import Query, is_database
+from gossamer.net.data.query import Query, file_of, is_database
 from gossamer.net.data.reader import Faults
 from gossamer.net.data.sources import Mark, Source, StandardInput, from_iterable, taken_before
 from gossamer.net.data.survey import Survey, survey
-from gossamer.net.directory import NodeDirectory, Settings, query_table
+from gossamer.net.directory import NodeDirectory
+from gossamer.net.ledgers import last_mark
 from gossamer.net.node.checkpoint import Checkpoint
+from gossamer.net.settings import Settings, query_table
 from gossamer.net.store.ledger import Ledger
+from gossamer.net.store.vault import Sealer
 from gossamer.problems import Problem
 
 _LONGEST_LOG = 2**20
@@ -67,8 +70,8 @@ def _stored(
     data, label = settings.data, settings.label
     if is_database(data):
         assert settings.query is not None
-        if data.startswith("sqlite:"):
-            data = f"sqlite:{directory / data.removeprefix('sqlite:')}"
+        kind, file = file_of(data)
+        data = f"{kind}{directory / file}" if file else data
         return Query(data, settings.query["rows"], settings.query["cursor"], problem, schema, faults=faults)
     path = directory / data
     if path.is_dir():
@@ -96,7 +99,7 @@ class _Faults:
 
 
 def check_data(
-    directory: NodeDirectory, settings: Settings, problem: Problem, schema: Schema | None, ledger: Ledger | None = None
+    directory: NodeDirectory, settings: Settings, problem: Problem, schema: Schema | None, mark: Mark
 ) -> Survey | None:
     """What the data of a node are like that it has not used; nothing is used by it. None: they can be read only once.
 
@@ -105,7 +108,7 @@ def check_data(
         settings: what its node.toml says.
         problem: whose samples they are.
         schema: of the records; None where samples come as numbers.
-        ledger: says where the node is; without one the data are read from their beginning.
+        mark: where the node is in them; empty for their beginning.
     """
     if settings.data == "-":
         return None
@@ -113,9 +116,7 @@ def check_data(
     with ExitStack() as stack:
         if isinstance(source, Query):
             stack.callback(source.close)
-        mark = None if ledger is None else _mark(ledger)
-        if mark is not None:
-            source.resume(mark)
+        source.resume(mark)
         return survey(settings.data, source, schema)
 
 
@@ -137,10 +138,21 @@ def require_sound(
         found.require_sound(settings.allow, file)
 
 
-def _mark(ledger: Ledger) -> Mark | None:
-    """Where the source is; None where nothing of these data was used."""
-    state = None if ledger.data_changed or ledger.locked else ledger.state()
-    return None if state is None else Checkpoint.from_bytes(state).mark
+def mark_of(directory: Path, settings: Settings, ledger: Ledger, sealer: Sealer | None = None) -> Mark:
+    """Where a node is in its data, or where an earlier run was; empty at their beginning, and where nobody knows.
+
+    Args:
+        directory: of the node.
+        settings: what its node.toml says.
+        ledger: of the node, open.
+        sealer: of its state.
+    """
+    if ledger.data_changed or ledger.locked:
+        return {}
+    state = ledger.state()
+    if state is None:
+        return last_mark(directory / settings.continues, sealer) if settings.continues else {}
+    return Checkpoint.from_bytes(state).mark
 
 
 def change_data(
@@ -167,8 +179,13 @@ def change_data(
         source: what the ledger calls them, if no record of the data before is among them.
         again: records of the data before may be among them: each of these costs once more.
     """
-    mark = _mark(ledger)
-    used = bool(ledger.last.exchange >= 0 and not ledger.data_changed and (mark is None or taken_before(mark)))
+    if settings.continues and ledger.last.exchange < 0:
+        raise PrivacyError(
+            f"data: this run goes on where {settings.continues} has stopped reading, and has released nothing. Start "
+            "it with those data first; then change them. Nothing was changed."
+        )
+    begun = ledger.last.exchange >= 0 and not ledger.data_changed
+    used = begun and (ledger.locked or taken_before(mark_of(directory.path, settings, ledger)) > 0)
     if ledger.ended:
         raise PrivacyError("data: this run has ended, and reads no data any more. Make a new network for new data.")
     if used and again == (source is not None):

@@ -7,130 +7,34 @@ members.json     the public keys of all members, and accepted.json: the fingerpr
 cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it never
 noise.key        32 secret bytes; encrypted from the first start on where node.toml says sealed = true
 ledger.db        what was released; made together with the key. Large messages and states: ledger.blobs
+decisions        the model: the decision that was released last, and the mean of all
 """
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
-from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.files import private_file
-from gossamer.net.data.query import is_database, require_no_password
-from gossamer.net.data.survey import Doubt
 from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.members import Members
-from gossamer.net.node.agreement import Empty
+from gossamer.net.settings import Settings
 from gossamer.net.store.vault import Sealer, read_key, seal_key
 from gossamer.net.wire.certificates import described, public_key_of
 from gossamer.net.wire.pairs import pair_secret, public_pair_key
 from gossamer.net.wire.zenoh_link import Files, Link, Peer
-from gossamer.privacy import Budget
 from gossamer.topology import Topology
 
-SETTINGS = """\
-# Member {member} of network {network}. What all members have agreed on is in agreement.json.
-member = {member}
+RESTORED = "ledger.jsonl"
+"""The rows of a ledger, in a directory that was restored from a backup: no node goes on from it."""
 
-# Where it listens: "" for the address in the agreement. And its own page (/healthz /metrics /guarantee /decision
-# /predict; "" for none).
-listen = ""
-http = "{http}"
-
-# Samples: a .csv or .jsonl file, which may grow, a .parquet file, a folder in which such files arrive, a database
-# ("sqlite:FILE", "postgresql://USER@HOST/NAME"; then [query] is needed), or "-" for standard input. The label's name
-# counts where the agreement has no schema.
-data = {data}
-label = {label}
-
-# true: the file is renamed now and then, and a new one begins under its name (logrotate, without `compress`).
-rotated = {rotated}
-
-# Data with which the node starts all the same: "missing" (there is no row yet), "unusable" (more than 1 % of the rows
-# cannot be used), "outside" (more than a tenth of the numbers lie outside of their bounds).
-allow = []
-
-# The ledger adds up what these data cost under this name. It cannot be changed.
-source = {source}
-
-# Where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when samples come.
-empty = "silent"
-
-# true: an algorithm without any privacy may run.
-no_guarantee = {no_guarantee}
-
-# true, from the first start on: state, messages and noise.key are encrypted; start the node with --state-key FILE.
-sealed = false
-
-# Directories of earlier runs over the same data: what they cost counts towards [budget].
-earlier = []
-
-# Where the witness against old copies of this directory lies: outside of it, and not restored together with it.
-# "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
-witness = ""
-
-# What the data may cost in all; by default what the algorithm is made for. Secure noise needs some delta.
-# [budget]
-# epsilon = 1.0
-# delta = 1e-6
-
-# Where members are that this node reaches at another address than the agreement says.
-# [addresses]
-# {member} = "10.0.0.7:7400"
-
-# The rows of a database, and a column of them that only grows, such as an id: what was read last is known by it.
-{query}"""
-
-_QUERY = """\
-[query]
-rows = {rows}
-cursor = {cursor}
-"""
-_KEYS = {"rows", "cursor"}
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What node.toml says."""
-
-    member: str
-    source: str
-    listen: str = ""
-    http: str = ""
-    data: str = "-"
-    label: str = "y"
-    rotated: bool = False
-    allow: Sequence[Doubt] = ()
-    query: Mapping[str, str] | None = None
-    empty: Empty = "silent"
-    no_guarantee: bool = False
-    sealed: bool = False
-    exchanges: int | None = None
-    earlier: Sequence[str] = ()
-    budget: Mapping[str, float] | None = None
-    witness: str = ""
-    addresses: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name, kind in get_type_hints(Settings).items():
-            if not _fits(getattr(self, name), kind):
-                raise ConfigurationError(f"node.toml {name}", getattr(self, name), _in_words(kind))
-        if is_database(self.data):
-            require_no_password(self.data)
-        if is_database(self.data) != (self.query is not None) or set(self.query or _KEYS) != _KEYS:
-            allowed = "rows and a cursor for a database, and for nothing else"
-            raise ConfigurationError("node.toml [query]", sorted(self.query or {}), allowed)
-        known = [one.name for one in fields(Budget)]
-        for key in self.budget or {}:
-            if key not in known:
-                raise ConfigurationError("node.toml [budget]", key, f"the keys {', '.join(known)}")
-        if self.budget is not None and "epsilon" not in self.budget:
-            raise ConfigurationError("node.toml [budget]", dict(self.budget), "an epsilon, and a delta if you like")
+MOVED = "moved"
+"""Says where a node was moved to, in the directory that was left behind."""
 
 
 @dataclass(frozen=True)
@@ -149,11 +53,22 @@ class NodeDirectory:
         return self.path / "ledger.db"
 
     @property
+    def next_agreement(self) -> Path:
+        """The agreement under which its network goes on, where it does."""
+        return self.path / "next.json"
+
+    @property
+    def decisions(self) -> Path:
+        """The decisions that were released, for `gossamer model export`."""
+        return self.path / "decisions"
+
+    @property
     def witness(self) -> str:
         """Where node.toml says that the witness lies, also of directories that earlier versions made."""
-        return str(self._table().get("witness", ""))
+        return str(self.table().get("witness", ""))
 
-    def _table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, Any]:
+        """What node.toml says, whatever version of Gossamer made it."""
         file = self.path / "node.toml"
         try:
             return tomllib.loads(file.read_text(encoding="utf-8"))
@@ -165,9 +80,9 @@ class NodeDirectory:
 
     def settings(self) -> Settings:
         """What node.toml says; refused where a key is unknown or missing."""
-        table = self._table()
+        table = self.table()
         if "peers" in table:
-            hint = "its ledger counts on: join a network anew, and name this directory in `earlier`"
+            hint = "`gossamer node upgrade` makes one, and what this one has spent counts on"
             raise ConfigurationError(
                 "DIR", "a directory of Gossamer 0.3 or before", "one of `gossamer node join`", hint
             )
@@ -196,23 +111,26 @@ class NodeDirectory:
             confirmed: whether the other sites have the same fingerprint; asked last.
         """
         members = Members.read(file, self.agreement())
-        self._require_own(members)
-        self._require_same(members, self._accepted())
+        self.require_known(members)
         if not confirmed(members):
             raise PrivacyError(
                 "fingerprint: the sites do not have the same one. Somebody may have put keys in a member's place: "
                 "compare the fingerprint of each member with what it was shown when it joined. Nothing was sent."
             )
-        accepted = json.dumps({"network": members.fingerprint, "members": members.fingerprints}, indent=1)
         with private_file(self.path / "members.json") as opened:
             opened.write(members.to_bytes())
         with private_file(self.path / "accepted.json") as opened:
-            opened.write(accepted.encode())
+            opened.write(pins_of(members))
         return members
+
+    def require_known(self, members: Members) -> None:
+        """Refuse other keys than ours under our name, and keys of others that are not those that were accepted."""
+        self._require_own(members)
+        self._require_same(members, self.accepted())
 
     def members(self) -> Members:
         """The keys of all members; refused where they are not those that were accepted."""
-        file, accepted = self.path / "members.json", self._accepted()
+        file, accepted = self.path / "members.json", self.accepted()
         if not accepted or not file.exists():
             raise PrivacyError(
                 f"members: {self.path} has not accepted the keys of the other members. Send its request.json to the "
@@ -223,7 +141,7 @@ class NodeDirectory:
         self._require_same(members, accepted)
         return members
 
-    def _accepted(self) -> dict[str, str]:
+    def accepted(self) -> dict[str, str]:
         """Fingerprints of the members that the owner has accepted; empty where there are none yet."""
         file = self.path / "accepted.json"
         try:
@@ -233,6 +151,42 @@ class NodeDirectory:
         except (OSError, ValueError, KeyError, TypeError):
             raise ConfigurationError("accepted.json", str(file), "as it was written", "bring it back") from None
         return found
+
+    def require_here(self) -> None:
+        """Refuse a directory that was moved: only the other one knows what it has spent."""
+        if (self.path / MOVED).exists():
+            raise PrivacyError(
+                f"DIR: the node of {self.path} was moved, with its noise key, by `gossamer node move`. Run "
+                f"`gossamer node restore` with that file, and start what it makes. Nothing was sent."
+            )
+
+    def require_latest(self) -> None:
+        """Refuse to run where the node goes on somewhere else: it was moved, lost, or left behind by its network."""
+        self.require_here()
+        if (self.path / RESTORED).exists():
+            raise PrivacyError(
+                f"DIR: {self.path} was restored from a backup. It cannot go on in its run, where noise could be used "
+                f"twice; in the next one it can: ask the coordinator for `gossamer network change`, and run "
+                f"`gossamer node follow`. Nothing was sent."
+            )
+        self.require_not_followed()
+
+    def require_not_followed(self) -> None:
+        """Refuse a directory that was followed by another one, or whose member has left."""
+        file = self.next_agreement
+        if not file.exists():
+            return
+        if self.settings().member in Agreement.read(file).names:
+            raise PrivacyError(
+                f"agreement: the network of {self.path} goes on under a newer agreement, in the directory that "
+                f"`gossamer node follow` made: use that one. If it never ran, or the change was called off, remove "
+                f"{file}. Nothing was sent."
+            )
+        raise NetworkError(
+            f"member: {self.settings().member} is no member any more: the coordinator has signed a newer agreement "
+            f"without it, and no other member connects to it. Its model, its data and its ledger stay: "
+            f"`gossamer ledger show {self.path}` says what was spent. If the change was called off, remove {file}."
+        )
 
     def _require_own(self, members: Members) -> None:
         """Refuse a document that has other keys than ours under our name."""
@@ -251,8 +205,8 @@ class NodeDirectory:
         if changed:
             raise PrivacyError(
                 f"members: the keys of {', '.join(changed)} are not those that were accepted. Somebody has put others "
-                f"in their place, or they joined anew. Ask them by telephone; with new keys make a new network. "
-                f"Nothing was sent."
+                f"in their place, or they joined anew. Ask them by telephone; with new keys they join under another "
+                f"name. Nothing was sent."
             )
 
     def secret(self, name: str) -> bytes:
@@ -311,50 +265,6 @@ class NodeDirectory:
         return Link(agreement.network, learner, listen, peers, self.files())
 
 
-def query_table(query: Mapping[str, str] | None) -> str:
-    """A query as node.toml has it; an example in comments where there is none.
-
-    >>> print(query_table({"rows": "SELECT * FROM visits", "cursor": "id"}), end="")
-    [query]
-    rows = "SELECT * FROM visits"
-    cursor = "id"
-    """
-    shown = query or {"rows": "SELECT * FROM visits", "cursor": "id"}
-    table = _QUERY.format(**{name: json.dumps(text, ensure_ascii=False) for name, text in shown.items()})
-    return table if query else "".join(f"# {line}\n" for line in table.splitlines())
-
-
-def _fits(given: Any, kind: Any) -> bool:
-    """Whether a value is of a declared type, as far as TOML has types.
-
-    >>> _fits(["../old"], Sequence[str]), _fits("../old", Sequence[str]), _fits(1, float), _fits(True, int)
-    (True, False, True, False)
-    """
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is UnionType:
-        return any(_fits(given, one) for one in inner)
-    if origin is Literal:
-        return given in inner
-    if origin is Mapping:
-        return isinstance(given, Mapping) and all(_fits(one, inner[1]) for one in given.values())
-    if origin is Sequence:
-        return isinstance(given, list | tuple) and all(_fits(one, inner[0]) for one in given)
-    return type(given) in ((int, float) if kind is float else (kind,))
-
-
-def _in_words(kind: Any) -> str:
-    """A declared type for whoever writes TOML, in which there is no None.
-
-    >>> _in_words(Mapping[str, float] | None)
-    'a table, each value a number'
-    """
-    origin, inner = get_origin(kind), get_args(kind)
-    if origin is UnionType:
-        return _in_words(inner[0])
-    if origin is Literal:
-        return " or ".join(map(repr, inner))
-    if origin is Mapping:
-        return f"a table, each value {_in_words(inner[1])}"
-    if origin is Sequence:
-        return f"a list, each entry {_in_words(inner[0])}"
-    return {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}[kind]
+def pins_of(members: Members) -> bytes:
+    """The file of the fingerprints that an owner has accepted."""
+    return json.dumps({"network": members.fingerprint, "members": members.fingerprints}, indent=1).encode()

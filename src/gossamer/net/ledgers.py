@@ -6,9 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from gossamer.errors import ConfigurationError, NetworkError
-from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.data.sources import Mark
+from gossamer.net.directory import RESTORED, NodeDirectory
 from gossamer.net.node.agreement import key_fingerprint
+from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.node.spending import Cost, costs_of, unit_of
+from gossamer.net.settings import Settings
 from gossamer.net.store.chain import LedgerError
 from gossamer.net.store.database import hold
 from gossamer.net.store.export import Export
@@ -24,12 +27,15 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def ledger_file(place: Path) -> Path:
-    """The ledger of a directory, or the file that was given.
+    """The ledger of a directory, or what a backup holds of it, or the file that was given.
 
     >>> ledger_file(Path("rows.jsonl")).name
     'rows.jsonl'
     """
-    return place / "ledger.db" if place.is_dir() else place
+    if not place.is_dir():
+        return place
+    kept = place / RESTORED
+    return kept if kept.exists() else place / "ledger.db"
 
 
 def is_ledger(place: Path) -> bool:
@@ -106,6 +112,20 @@ def earlier_costs(directory: Path, settings: Settings, key: bytes, promise: Guar
             _require_comparable(ledgers[-1], path, settings.source, key, promise)
         costs = [cost for ledger in distinct(ledgers) for cost in costs_of(ledger)]
         return [cost for cost in costs if cost.source == settings.source]
+
+
+def last_mark(place: Path, sealer: Sealer | None) -> Mark:
+    """Where a run has stopped reading its data; where nothing is known of it, nothing was read.
+
+    Args:
+        place: directory of its node, or an export, which says nothing of data.
+        sealer: of its ledger.
+    """
+    if not is_ledger(place):
+        return {}
+    with Ledger.open(ledger_file(place), sealer=sealer, read_only=True) as ledger:
+        state = None if ledger.data_changed else ledger.state()
+    return {} if state is None else Checkpoint.from_bytes(state).mark
 
 
 def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:

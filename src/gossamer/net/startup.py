@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
@@ -16,15 +17,17 @@ from typing import Any
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.checkup import check_data, require_sound, source_of
+from gossamer.net.checkup import check_data, mark_of, require_sound, source_of
 from gossamer.net.data.query import is_database
 from gossamer.net.data.survey import Survey
 from gossamer.net.dependencies import require_net
-from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.directory import NodeDirectory
 from gossamer.net.ledgers import earlier_costs
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
+from gossamer.net.settings import Settings
+from gossamer.net.store.decisions import Decisions
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
@@ -34,9 +37,11 @@ from gossamer.net.wire.addresses import parts_of
 from gossamer.net.wire.renewal import RenewedTransport, Told
 from gossamer.net.wire.zenoh_link import Link, ZenohTransport
 from gossamer.privacy import Budget
+from gossamer.problems import Problem
 from gossamer.topology import Topology
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
+_LOOK = 5.0  # seconds between two looks for a newer agreement
 _M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
 
 
@@ -62,12 +67,25 @@ class Running:
 
     node: Node
     opened: ExitStack
+    next_agreement: Path
 
     def run(self, *, linger: bool) -> None:
         """Run the node to its end, or until it is stopped; for a process that does nothing else."""
         gc.freeze()  # all that was imported stays: looking through it again and again costs 4 % of the time
+        over = threading.Event()
+        threading.Thread(target=self._watch, args=(over,), daemon=True).start()
         with self.opened:
-            self.node.run(linger=linger)
+            try:
+                self.node.run(linger=linger)
+            finally:
+                over.set()
+
+    def _watch(self, over: threading.Event) -> None:
+        """Say why nobody is there any more: a newer agreement came that does not have this member."""
+        while not over.wait(_LOOK):
+            if self.next_agreement.exists():
+                self.node.board.log("left_network")
+                return
 
 
 def launch(
@@ -98,6 +116,7 @@ def launch(
         tell: is given what the data are like, which is for nobody but the owner.
     """
     require_net()
+    directory.require_latest()
     schema = directory.agreement().schema
     if isinstance(data, str):
         settings = replace(settings, data=data, query=settings.query if is_database(data) else None)
@@ -106,23 +125,27 @@ def launch(
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
     board = Board(ready.problem, ready.guarantee, link.learner, schema=schema)
+    budget = None if settings.budget is None else Budget(**settings.budget)
     with ExitStack() as stack:
         earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
-        budget = None if settings.budget is None else Budget(**settings.budget)
         times = ledger.sources.count(settings.source)
-        if ledger.last.exchange < 0 and budget is not None:
-            Spending(ready, link.learner, budget, earlier, times).require_first(budget)
+        if ledger.run is None:
+            Spending(ready, link.learner, budget, earlier, times).require_one_release()
+        mark = mark_of(directory.path, settings, ledger, sealer)
         if not ledger.ended and (data is None or isinstance(data, str)):
-            require_sound(directory, settings, check_data(directory, settings, ready.problem, schema, ledger), tell)
+            require_sound(directory, settings, check_data(directory, settings, ready.problem, schema, mark), tell)
+        source = source_of(directory.path, settings, ready.problem, schema, data, new_data=new_data)
+        if settings.continues and ledger.state() is None:
+            source.resume(mark)
         node = Node(
             ready,
             link.learner,
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=source_of(directory.path, settings, ready.problem, schema, data, new_data=new_data),
+            source=source,
             board=board,
             pace=directory.agreement().pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
@@ -130,13 +153,28 @@ def launch(
             earlier=earlier,
             times=times,
             empty=settings.empty,
+            play=_kept_by(board, directory, link, ready.problem, sealer, stack),
         )
         if settings.http:
             endpoint = stack.enter_context(_endpoint(board, settings.http))
             board.log("serving", host=endpoint.host, port=endpoint.port)
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
-        return Running(node, stack.pop_all())
+        return Running(node, stack.pop_all(), directory.next_agreement)
+
+
+def _kept_by(
+    board: Board, directory: NodeDirectory, link: Link, problem: Problem, sealer: Sealer | None, stack: ExitStack
+) -> Callable[[int, Any], None] | None:
+    """What keeps released decisions for their owner. The board shows the last one at once, before anybody answers."""
+    if not board.shows_decisions:
+        return None
+    decisions = stack.enter_context(
+        closing(Decisions(directory.decisions, link.network, link.learner, problem.dim, sealer))
+    )
+    if decisions.kept is not None:
+        board.publish(decisions.kept.exchange, decisions.kept.last)
+    return decisions.add
 
 
 def _transport(link: Link, board: Board) -> RenewedTransport:

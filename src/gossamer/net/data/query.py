@@ -185,6 +185,18 @@ def is_database(data: str) -> bool:
     return data.startswith(SCHEMES)
 
 
+def file_of(data: str) -> tuple[str, str]:
+    """What stands before the name of a file in the name of data, and that name; empty where there is no file.
+
+    >>> file_of("sqlite:clinic.db"), file_of("clinic.csv"), file_of("postgresql://ward@db/clinic")
+    (('sqlite:', 'clinic.db'), ('', 'clinic.csv'), ('postgresql://ward@db/clinic', ''))
+    """
+    if data.startswith("postgresql:"):
+        return data, ""
+    kind = "sqlite:" if data.startswith("sqlite:") else ""
+    return kind, data.removeprefix(kind)
+
+
 def require_no_password(database: str) -> None:
     """Refuse the name of a database with a password: settings, histories of shells and lists of processes show it.
 

@@ -11,12 +11,17 @@ from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
 from gossamer.privacy import Budget, Guarantee, Loss, accounting, compose
-from gossamer.privacy.guarantee import rounded_up
 
 T = TypeVar("T")
 
 Refusal = Literal["horizon_used_up", "budget_used_up"]
 """Why nothing is released any more."""
+
+
+LOST = "lost"
+"""Why a run has ended of which only a backup is left: what it spent after that nobody knows, so all of it counts."""
+
+_DIGITS = 10_000  # parts of one, to which a budget is rounded up
 
 
 class Cost(NamedTuple):
@@ -70,14 +75,35 @@ def costs_of(ledger: Ledger | Export) -> list[Cost]:
 def _cost_of(ledger: Ledger | Export) -> Cost:
     identity, promise = ledger.identity, ledger.promise
     run = ledger.run or "has not begun"
-    if promise is None or ledger.last.exchange < 0:
+    lost = ledger.last.kind == "end" and ledger.last.note == LOST
+    if promise is None or (ledger.last.exchange < 0 and not lost):
         return Cost(identity.source, run, identity.learner, compose([]), 0.0, 0.0, "")
     unit = unit_of(promise)
     if not promise.losses:
         return Cost(identity.source, run, identity.learner, None, 1.0, 0.0, unit)
-    spent = [one.loss for one in ledger.last.spent] or [own_of(promise.losses, identity.learner)]
+    spent = ([] if lost else [one.loss for one in ledger.last.spent]) or [own_of(promise.losses, identity.learner)]
     loss, delta = compose(spent), own_of(promise.deltas, identity.learner)
     return Cost(identity.source, run, identity.learner, loss, delta, promise.sampler_error, unit)
+
+
+def needed(promise: Guarantee, learner: int, earlier: Sequence[Cost], epsilon: float | None = None) -> Budget:
+    """What a learner's data cost in all where a run comes to its end, rounded up; or another epsilon with its delta.
+
+    >>> from gossamer.privacy import Pure
+    >>> promise = Guarantee("proven", losses=(Pure(0.5),), deltas=(0.0,))
+    >>> needed(promise, 0, [Cost("meters", "r1", 0, Pure(0.25), 0.0, 0.0, "one sample")])
+    Budget(epsilon=0.75, delta=0.0)
+    """
+    own = Cost("", "", learner, own_of(promise.losses, learner), own_of(promise.deltas, learner), 0.0, "")
+    costs = [*earlier, own]
+    if any(cost.loss is None for cost in earlier):
+        hint = "records that were sent without noise cannot be protected any more: use others, under another source"
+        raise PrivacyError.of("earlier", "a run without a guarantee", "runs that have one", hint)
+    if epsilon is None:
+        epsilon = math.ceil(added_up(costs)[0] * _DIGITS) / _DIGITS
+    errors = math.fsum([promise.sampler_error, *(cost.error for cost in earlier)])
+    delta = math.fsum(cost.delta for cost in costs) + accounting.sampler_share(errors, epsilon)
+    return Budget(epsilon, delta)
 
 
 def unit_of(promise: Guarantee) -> str:
@@ -148,14 +174,12 @@ class Spending:
             return "budget_used_up"
         return None
 
-    def require_first(self, budget: Budget) -> None:
-        """Refuse a budget that does not cover the first exchange: such a node would say nothing, and look well."""
-        if self.refusal(0) == "budget_used_up":
-            before = f", and {len(self._earlier)} earlier runs have cost some of it" if self._earlier else ""
-            cost = rounded_up(self.shown(self.after(1))[0])
-            hint = f"the first exchange costs epsilon {cost}{before}. Give more, or take no part. Nothing was sent"
-            given = f"epsilon {budget.epsilon:g}, delta {budget.delta:g}"
-            raise PrivacyError.of("[budget]", given, "what the first exchange costs, at least", hint)
+    def require_one_release(self) -> None:
+        """Refuse a budget below what the first exchange costs: the node would never say anything."""
+        if self.refusal(0) == "budget_used_up" and self._budget is not None:
+            given = f"epsilon {self._budget.epsilon:g}, delta {self._budget.delta:.3g}"
+            hint = "set [budget] in node.toml if you agree that your data cost more, or leave the network"
+            raise PrivacyError.of("[budget]", given, "what earlier runs and the first exchange cost, or more", hint)
 
     def shown(self, spent: Sequence[Spent]) -> tuple[float, float]:
         """Epsilon and delta of what was spent."""
