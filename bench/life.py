@@ -38,7 +38,7 @@ from gossamer.net import (
     upgrade,
 )
 from gossamer.net.ledgers import checked_ledger, distinct, last_mark
-from gossamer.net.node.spending import added_up, cost_of
+from gossamer.net.node.spending import added_up, costs_of
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.wire.certificates import described
 from gossamer.net.wire.renewal import renew
@@ -192,7 +192,7 @@ class Story:
             places.append(self.folder / "old" / f"node-{UPGRADED.index(name)}")
         with ExitStack() as stack:
             found = distinct([checked_ledger(place, stack) for place in places])
-            costs = [cost_of(ledger) for ledger in found]
+            costs = [cost for ledger in found for cost in costs_of(ledger)]
             alone = [ledger.promise.losses[0] for ledger in found if ledger.promise is not None]
         assert len(costs) == len(places)
         epsilon, _ = added_up(costs)

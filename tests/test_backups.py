@@ -14,7 +14,7 @@ import pytest
 from gossamer.errors import ConfigurationError, GossamerError, NetworkError, PrivacyError
 from gossamer.net import Ledger, LedgerError, NodeDirectory, back_up, launch, move, restore
 from gossamer.net.ledgers import checked_ledger
-from gossamer.net.node.spending import cost_of
+from gossamer.net.node.spending import costs_of
 from gossamer.net.store.witness import default_witness
 from tests.lives import begun, changed, followed, rows_of, rows_read, run
 from tests.networks import Hub
@@ -57,7 +57,7 @@ def another_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def epsilon_of(place: Path) -> float:
     with ExitStack() as stack:
-        cost = cost_of(checked_ledger(place, stack))
+        (cost,) = costs_of(checked_ledger(place, stack))
         assert cost.loss is not None
         return cost.loss.epsilon(1e-6)
 

@@ -32,7 +32,7 @@ from gossamer.net import (
     prepared,
 )
 from gossamer.net.ledgers import checked_ledger, distinct
-from gossamer.net.node.spending import added_up, cost_of
+from gossamer.net.node.spending import added_up, costs_of
 from gossamer.net.wire.certificates import described
 from gossamer.net.wire.renewal import renew
 from tests.lives import (
@@ -91,7 +91,7 @@ def files_of(coordinator: Path) -> tuple[Path, Path]:
 def spent(*nodes: NodeDirectory) -> float:
     with ExitStack() as stack:
         ledgers = [checked_ledger(node.path, stack) for node in nodes]
-        return added_up([cost_of(one) for one in distinct(ledgers)])[0]
+        return added_up([cost for one in distinct(ledgers) for cost in costs_of(one)])[0]
 
 
 # One member comes, one leaves

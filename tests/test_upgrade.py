@@ -16,7 +16,7 @@ from gossamer.cli import app
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net import Bill, NodeDirectory, admit, new_network, upgrade
 from gossamer.net.ledgers import checked_ledger, distinct
-from gossamer.net.node.spending import added_up, cost_of
+from gossamer.net.node.spending import added_up, costs_of
 from tests.lives import PACE, agree, algorithm_for, begun, rows_of, rows_read, run, sites
 from tests.networks import Hub
 
@@ -53,7 +53,7 @@ def test_a_ledger_of_0_2_is_read_and_verified(folder: Path) -> None:
     with ExitStack() as stack:
         ledger = checked_ledger(folder / "old" / "node-0", stack)
         assert (ledger.last.number, ledger.identity.source) == (7, "clinics/node-0")
-        assert added_up([cost_of(ledger)])[0] == pytest.approx(1.0, rel=1e-3)
+        assert added_up(costs_of(ledger))[0] == pytest.approx(1.0, rel=1e-3)
 
 
 def test_a_node_of_0_2_goes_on_with_its_data_and_its_spend(folder: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_node_of_0_2_goes_on_with_its_data_and_its_spend(folder: Path) -> None
     with ExitStack() as stack:
         ledgers = [checked_ledger(place, stack) for place in (folder / "old" / "node-0", nodes[0].path)]
         assert len({ledger.identity.source for ledger in ledgers}) == 1
-        total = added_up([cost_of(one) for one in distinct(ledgers)])
+        total = added_up([cost for one in distinct(ledgers) for cost in costs_of(one)])
     assert total[0] == pytest.approx(2.0, rel=1e-3)
     budget = nodes[0].settings().budget
     assert budget is not None
