@@ -8,7 +8,8 @@ from pathlib import Path
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.node.agreement import key_fingerprint
-from gossamer.net.node.spending import Cost, cost_of, unit_of
+from gossamer.net.node.spending import cost_of, unit_of
+from gossamer.net.registry import Registry
 from gossamer.net.store.chain import LedgerError
 from gossamer.net.store.database import hold
 from gossamer.net.store.export import Export
@@ -82,19 +83,19 @@ def distinct(ledgers: Sequence[AnyLedger]) -> list[AnyLedger]:
     return list(longest.values())
 
 
-def earlier_costs(directory: Path, settings: Settings, key: bytes, promise: Guarantee, stack: ExitStack) -> list[Cost]:
-    """What the `earlier` runs of a node.toml have cost; none of them can go on until the stack is closed.
+def enter_earlier(
+    directory: Path, settings: Settings, key: bytes, promise: Guarantee, registry: Registry, stack: ExitStack
+) -> None:
+    """Have the registry know the `earlier` runs of a node.toml; none of them can go on until the stack is closed.
 
     Args:
         directory: of the node.
         settings: what its node.toml says.
         key: the node's noise key.
         promise: of the run that they are added to.
+        registry: of all runs.
         stack: keeps the locks.
     """
-    if settings.earlier and settings.budget is None:
-        hint = "what earlier runs cost counts towards it"
-        raise ConfigurationError("earlier", list(settings.earlier), "none without a [budget] in node.toml", hint)
     files = {ledger_file(directory / path).resolve(): path for path in settings.earlier}
     ledgers: list[AnyLedger] = []
     held: set[Path] = set()
@@ -104,7 +105,8 @@ def earlier_costs(directory: Path, settings: Settings, key: bytes, promise: Guar
                 _hold(file, path, held, stack)
             ledgers.append(checked_ledger(directory / path, opened))
             _require_comparable(ledgers[-1], path, settings.source, key, promise)
-        return [cost_of(ledger) for ledger in distinct(ledgers)]
+        for ledger in distinct(ledgers):
+            registry.enter(ledger, None if isinstance(ledger, Export) else ledger.path.parent)
 
 
 def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:

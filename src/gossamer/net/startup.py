@@ -20,9 +20,11 @@ from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
-from gossamer.net.ledgers import earlier_costs
+from gossamer.net.ledgers import enter_earlier
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
+from gossamer.net.node.spending import Spending
+from gossamer.net.registry import DataAccount, Registry, registry_of
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
@@ -102,21 +104,29 @@ def launch(
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
     board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
     with ExitStack() as stack:
-        earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
+        promise = promise_of(ready, settings.empty)
+        registry = Registry(registry_of(directory.path, settings.registry))
+        stack.callback(registry.close)
+        enter_earlier(directory.path, settings, key, promise, registry, stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
+        read = settings.data if data is None else data
+        enter_own(registry, ledger, directory.path, settings, read, adopt=adopt)
+        stack.callback(enter_own, registry, ledger, directory.path, settings, read, adopt=adopt)
+        account = DataAccount(registry, ledger.identity.key)
+        if ledger.last.exchange < 0:
+            account.require(Spending(ready, link.learner, promise).cost(1))
         node = Node(
             ready,
             link.learner,
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
+            source=_source(directory.path, read, settings, ready.problem, new_data),
             board=board,
             pace=directory.agreement().pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
-            budget=None if settings.budget is None else Budget(**settings.budget),
-            earlier=earlier,
+            account=account,
             empty=settings.empty,
         )
         if settings.http:
@@ -125,6 +135,41 @@ def launch(
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
         return Running(node, stack.pop_all())
+
+
+def enter_own(
+    registry: Registry,
+    ledger: Ledger,
+    directory: Path,
+    settings: Settings,
+    data: str | Iterable[Any],
+    *,
+    adopt: bool = False,
+) -> None:
+    """Have the registry know this run as its ledger does; refused where it has lost a run that has spent.
+
+    Args:
+        registry: of all runs.
+        ledger: open, and the newest, as its witness says.
+        directory: of the node.
+        settings: what its node.toml says.
+        data: what it reads, as of `launch`.
+        adopt: whether the ledger may be of another machine, so that neither registry nor witness knows of it.
+    """
+    if ledger.last.exchange >= 0 and not adopt and not registry.over_same_data(ledger.identity.key):
+        raise PrivacyError(
+            f"registry: {registry.path} knows nothing of this run, which has spent: it is another registry than before "
+            f"or a new one, and may not know of other runs over these data either. Bring the old one back, or name it "
+            f"in node.toml. If there is none, start with --adopt; nothing was sent."
+        )
+    registry.enter(
+        ledger,
+        directory,
+        directory / data if isinstance(data, str) and data != "-" else None,
+        budget=None if settings.budget is None else Budget(**settings.budget),
+        newest=not adopt,
+        sealed=settings.sealed,
+    )
 
 
 def _transport(link: Link, board: Board) -> RenewedTransport:

@@ -29,12 +29,11 @@ from gossamer.net.node.correspondence import Correspondence, Pace, StopError
 from gossamer.net.node.gossip import GivenUp, LocalGossip, Values, after_step, restored
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.participant import Participant, State
-from gossamer.net.node.spending import Cost, Spending
+from gossamer.net.node.spending import Account, Spending
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.frames import NEVER, Frame, Position
 from gossamer.net.wire.transport import ALL, Transport
-from gossamer.privacy import Budget
 from gossamer.problems import Block
 from gossamer.topology import Topology
 
@@ -55,8 +54,7 @@ class Node:
         board: where it shows what may be seen.
         pace: how long it waits.
         exchanges: after how many exchanges it ends; by default when the guarantee does.
-        budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
-        earlier: what earlier runs over the same data have cost.
+        account: what its data may cost, and what other runs over them cost; None: what the algorithm is made for.
         empty: where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when they come.
         play: called with every exchange and the decision that is played in it.
     """
@@ -73,8 +71,7 @@ class Node:
         board: Board,
         pace: Pace | None = None,
         exchanges: int | None = None,
-        budget: Budget | None = None,
-        earlier: Sequence[Cost] = (),
+        account: Account | None = None,
         empty: Empty = "silent",
         play: Callable[[int, NDArray[np.float32]], None] | None = None,
     ) -> None:
@@ -90,7 +87,7 @@ class Node:
             raise ConfigurationError("empty", empty, "'wait' (which shows when samples come)", hint)
         self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
         self.ledger, self.source, self.board = ledger, source, board
-        self._key, self._spending = key, Spending(algorithm, learner, budget, earlier)
+        self._key, self._spending = key, Spending(algorithm, learner, promise, account)
         self._empty, self._play = empty, play
         self._me = Participant(algorithm, learner)
         assert isinstance(algorithm.topology, Topology)  # Participant refuses others

@@ -1,8 +1,8 @@
 """What the releases of one node cost, whether one more is covered, and what runs over the same data cost together."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -90,14 +90,41 @@ def own_of(each: Sequence[T], learner: int) -> T:
     return each[learner if len(each) > 1 else 0]
 
 
+def within(costs: Sequence[Cost], budget: Budget) -> bool:
+    """Whether runs over the same data stay within a budget together; never where they protect different units.
+
+    They may run at once, and each may depend on what the others released: losses of such runs compose as those of
+    runs one after another do (Lyu 2022; Vadhan and Zhang 2023).
+
+    >>> from gossamer.privacy import Pure
+    >>> costs = [Cost("meters", run, 0, Pure(0.5), 0.0, 0.0, "one sample") for run in ("r1", "r2")]
+    >>> within(costs, Budget(1.0)), within(costs, Budget(0.9))
+    (True, False)
+    """
+    left = budget.delta - accounting.sampler_share(math.fsum(cost.error for cost in costs), budget.epsilon)
+    return left >= 0 and len(units_of(costs)) <= 1 and added_up(costs, left)[0] <= budget.epsilon
+
+
+class Account(Protocol):
+    """What the data of a run may cost, and what other runs over them have cost."""
+
+    def covers(self, cost: Callable[[int], Cost], exchanges: int) -> bool:
+        """Whether so many exchanges are covered; then they count as spent for all other runs.
+
+        Args:
+            cost: of this run after a number of exchanges.
+            exchanges: in all, those before included.
+        """
+
+
 class Spending:
     """The costs of one learner's exchanges.
 
     Args:
         algorithm: whose guarantee says what they are.
         learner: the learner's number.
-        budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
-        earlier: what earlier runs over the same data have cost.
+        promise: the guarantee that the run is begun with; the algorithm's own by default.
+        account: of its data; None: they may cost what the algorithm is made for.
 
     >>> from gossamer import algorithms, problems, topology
     >>> problem, network = problems.Logistic(2), topology.ring(3)
@@ -105,19 +132,27 @@ class Spending:
     >>> spending = Spending(algorithm, 0)
     >>> print("epsilon {:.3f}, delta {}".format(*spending.shown(spending.after(5))))
     epsilon 1.000, delta 0.0
-    >>> spending.refusal(0), Spending(algorithm, 0, Budget(0.5)).refusal(0)
-    (None, 'budget_used_up')
+    >>> spending.refusal(0), spending.cost(5).unit
+    (None, 'one sample of one learner (occurrence), observer peers')
     """
 
     def __init__(
-        self, algorithm: Algorithm, learner: int, budget: Budget | None = None, earlier: Sequence[Cost] = ()
+        self, algorithm: Algorithm, learner: int, promise: Guarantee | None = None, account: Account | None = None
     ) -> None:
         self._algorithm, self._learner = algorithm, learner
-        self._budget, self._earlier = budget, tuple(earlier)
+        self._promise, self._account = promise or algorithm.guarantee, account
 
     def after(self, exchanges: int) -> tuple[Spent, ...]:
         """What every mechanism has cost after so many exchanges."""
         return tuple(Spent(name, *facts) for name, facts in self._algorithm.spent(exchanges, self._learner).items())
+
+    def cost(self, exchanges: int) -> Cost:
+        """The same as the cost of a run."""
+        promise, spent = self._promise, [one.loss for one in self.after(exchanges)]
+        if not promise.losses:
+            return Cost("", "", self._learner, None, 1.0, 0.0, unit_of(promise))
+        loss, delta = compose(spent), own_of(promise.deltas, self._learner)
+        return Cost("", "", self._learner, loss, delta, promise.sampler_error, unit_of(promise))
 
     def refusal(self, exchange: int) -> Refusal | None:
         """Why this exchange must not release anything; None where it may."""
@@ -128,7 +163,7 @@ class Spending:
             self._algorithm.require(exchange + 1)
         except (PrivacyError, ConfigurationError):
             return "horizon_used_up"
-        if self._budget is not None and not self._within(self._budget, exchange + 1):
+        if self._account is not None and not self._account.covers(self.cost, exchange + 1):
             return "budget_used_up"
         return None
 
@@ -138,14 +173,3 @@ class Spending:
         delta = own_of(promise.deltas, self._learner)
         epsilon = compose([one.loss for one in spent]).epsilon(delta)
         return epsilon, min(1.0, delta + promise.sampler_share(epsilon))
-
-    def _within(self, budget: Budget, exchanges: int) -> bool:
-        """Whether earlier runs and so many exchanges of this one stay within a budget."""
-        promise = self._algorithm.guarantee
-        if promise.basis == "none":
-            return False
-        loss = compose([one.loss for one in self.after(exchanges)])
-        own = Cost("", "", self._learner, loss, 0.0, promise.sampler_error, "")
-        errors = math.fsum(cost.error for cost in (*self._earlier, own))
-        left = budget.delta - accounting.sampler_share(errors, budget.epsilon)
-        return left >= 0 and added_up([*self._earlier, own], left)[0] <= budget.epsilon
