@@ -13,18 +13,17 @@ from rich.console import Console
 
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.net.ledgers import AnyLedger, checked_ledger, distinct, open_ledger, own_witness
+from gossamer.net.ledgers import AnyLedger, checked_ledger, distinct, extent, open_ledger
 from gossamer.net.node.spending import Cost, added_up, cost_of, own_of, units_of
 from gossamer.net.registry import Registry, counted, default_registry
 from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export, export
 from gossamer.net.store.vault import Sealer
-from gossamer.net.store.witness import default_witness
 from gossamer.privacy import compose
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
 
-ledger = typer.Typer(no_args_is_help=True, help="What nodes have spent: show, verify, total, export.")
+ledger = typer.Typer(no_args_is_help=True, help="What nodes have spent: show, verify, total, export, report.")
 
 One = Annotated[Path, typer.Argument(help="A node's directory, its ledger, or an exported ledger.")]
 Several = Annotated[list[Path], typer.Argument(help="Nodes' directories, ledgers, or exported ledgers.")]
@@ -117,6 +116,23 @@ def export_ledger(place: One, out: Annotated[Path, typer.Option(help="The file t
         typer.echo(f"{opened.last.number:,} rows in {out}, head {opened.last.hash}")
 
 
+@ledger.command("report")
+def report_ledger(
+    place: One,
+    out: Annotated[Path, typer.Option(help="The file to write, such as report.html.")],
+    registry: Annotated[
+        Path | None, typer.Option(help="Another registry than node.toml names, or than the default.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The file with the key that seals a sealed ledger.")] = None,
+) -> None:
+    """Write a page for a data-protection officer: who is protected, how much was spent, what was checked."""
+    from gossamer.reports.officer import gathered, write
+
+    facts = gathered(place, registry=registry, sealer=Sealer(_read(key)) if key else None)
+    write(facts, out)
+    typer.echo(f"{out}: {facts.last.number:,} rows, head {facts.last.hash}")
+
+
 def totals(costs: Sequence[Cost], delta: float | None = None) -> Table:
     """One line per run, and one per source for the sum of its runs.
 
@@ -168,21 +184,11 @@ def _verified(place: Path, sealer: Sealer | None) -> bool:
         with ExitStack() as stack:
             opened = checked_ledger(place, stack, sealer)
             found = f"{place}: {opened.last.number:,} rows, chain intact, head {opened.last.hash}"
-            typer.echo(f"{found} ({_extent(place, opened)})")
+            typer.echo(f"{found} ({extent(place, opened)})")
     except GossamerError as error:
         typer.echo(f"error: {place}: {error}", err=True)
         return False
     return True
-
-
-def _extent(place: Path, opened: AnyLedger) -> str:
-    """What was checked beside the chain, in words."""
-    if isinstance(opened, Export):
-        return "an export: the chain only"
-    witness = own_witness(place, opened)
-    place_of = "" if witness.path == default_witness(opened.identity.key) else f" in {witness.path.parent}"
-    known = f"the witness{place_of} agrees" if witness.read() else f"no witness{place_of or ' on this machine'}"
-    return f"sealed: no messages, no state; {known}" if opened.locked else known
 
 
 def _read(path: Path) -> bytes:

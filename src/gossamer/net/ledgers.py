@@ -60,6 +60,16 @@ def checked_ledger(place: Path, stack: ExitStack, sealer: Sealer | None = None) 
     return ledger
 
 
+def extent(place: Path, ledger: AnyLedger) -> str:
+    """What was checked of a ledger beside the chain, in words."""
+    if isinstance(ledger, Export):
+        return "an export: the chain only"
+    witness = own_witness(place, ledger)
+    place_of = "" if witness.path == default_witness(ledger.identity.key) else f" in {witness.path.parent}"
+    known = f"the witness{place_of} agrees" if witness.read() else f"no witness{place_of or ' on this machine'}"
+    return f"sealed: no messages, no state; {known}" if ledger.locked else known
+
+
 def own_witness(place: Path, ledger: Ledger) -> Witness:
     """The one that the node.toml beside a ledger names; the default for a ledger by itself."""
     node = NodeDirectory(ledger_file(place).parent)
