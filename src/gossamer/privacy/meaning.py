@@ -52,7 +52,7 @@ def most_belief(epsilon: float, delta: float, prior: float, hits: float = 0.01) 
     if not math.isfinite(epsilon) or delta >= hits:
         return 1.0
     false_alarms = max(0.0, (hits - delta) * math.exp(-epsilon), 1 - delta - math.exp(min(epsilon, 700.0)) * (1 - hits))
-    return prior * hits / (prior * hits + (1 - prior) * false_alarms)
+    return max(prior, prior * hits / (prior * hits + (1 - prior) * false_alarms))
 
 
 def in_hundred(share: float) -> str:

@@ -7,6 +7,7 @@ import inspect
 import platform
 import re
 import sys
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gossamer.files import private_file
 from gossamer.net.node.spending import added_up
 from gossamer.net.registry import Known
 from gossamer.privacy.guarantee import rounded_up
+from gossamer.privacy.meaning import best_guess, in_hundred
 from gossamer.reports.blocks import caption, heading, html_page, inline, paragraph, table_block
 from gossamer.reports.officer import pictures, words
 from gossamer.reports.officer.facts import Agreed, Facts
@@ -24,13 +26,14 @@ from gossamer.reports.officer.words import day, printable
 from gossamer.reports.summary import Table
 
 WHEN = {"public": "everybody may know", "hidden": "nobody outside the site may know"}
-_MOST = 12  # rows of a list that may be long: of members, columns, other runs
+_MOST, _LONGEST = 8, 400  # rows of a list that may be long, of members, columns, runs; characters of options
 
 STYLE = """
 .facts th { width: 11rem; color: var(--ink); border-bottom-width: 1px; vertical-align: top; }
 .facts td, .facts th { white-space: normal; }
 .bad { color: var(--bad); font-weight: 600; } .good { color: var(--good); font-weight: 600; }
 .drawings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 15rem), 1fr)); gap: .6rem 1.6rem; }
+.rests table { width: 100%; } .rests td { width: 33%; overflow-wrap: anywhere; } .rests td:first-child { width: 40%; }
 .long { overflow-wrap: anywhere; }
 @page { size: A4; margin: 11mm 12mm; }
 @media print {
@@ -160,8 +163,9 @@ def _together(facts: Facts) -> str:
     """What all runs over the data have cost, in a sentence."""
     if not facts.comparable:
         return "The runs over these data do not protect the same, or not from the same. So nothing can be added up."
-    total = words.cost(*added_up(facts.together))
-    return f"{len(facts.others) + 1} runs over these data have spent {total} together."
+    epsilon, delta = added_up(facts.together)
+    spent = f"{len(facts.others) + 1} runs over these data have spent {words.cost(epsilon, delta)} together"
+    return f"{spent}: with all of it a guess is right in at most {in_hundred(best_guess(epsilon, delta))} of 100."
 
 
 def _other(known: Known) -> tuple[str, ...]:
@@ -185,12 +189,11 @@ def _assumptions(facts: Facts) -> list[str]:
         rows.append((claim, "gossamer.privacy.lattice_sampler", code_of("gossamer.privacy.lattice_sampler")))
     if not rows:
         return []
+    table = Table(("assumption", "enforced by", "file, SHA-256"), tuple(rows))
     note = f"The proof: {printable(promise.proof)} of this version. The last column is the file, and a digest of it."
     return [
         heading(2, "What the promise rests on, and which code enforces it"),
-        table_block(
-            Table(("assumption", "enforced by", "file, SHA-256"), tuple(rows)), {"NOTHING ENFORCES THIS": "bad"}
-        ),
+        f'<div class="rests">{table_block(table, {"NOTHING ENFORCES THIS": "bad"})}</div>',
         caption(note),
     ]
 
@@ -248,12 +251,12 @@ def _configuration(facts: Facts) -> list[str]:
     if agreed is None:
         text = "Only the ledger was given. Who takes part, and what was signed, stands in the directory of the node."
         return [title, paragraph(text)]
-    agreement, spec = agreed.agreement, agreed.agreement.spec
+    agreement = agreed.agreement
     pace, budget = agreement.pace, agreed.settings.budget
     limit = ", ".join(f"{name} {value:g}" for name, value in budget.items()) if budget else "none in node.toml"
     waits = f"an exchange every {pace.period:g} s at least, {pace.deadline:g} s of waiting for a site that is away"
     said = {
-        "Algorithm": f"{printable(str(spec.get('name', '')))}: {_options(spec)}",
+        "Algorithm": _computed(agreement.spec),
         "Pace": waits,
         "Records": _schema(agreed),
         "When records come": WHEN[agreement.arrivals],
@@ -264,11 +267,15 @@ def _configuration(facts: Facts) -> list[str]:
     return [title, _facts([(ask, inline(answer)) for ask, answer in said.items()])]
 
 
-def _options(spec: Any) -> str:
-    """The options of an algorithm, in a line."""
-    known = {key: value for key, value in spec.items() if key not in ("name", "version")}
-    text = ", ".join(f"{key} {_short(value)}" for key, value in known.items())
-    return text if len(text) <= 600 else f"{text[:600]} ... (all of it in agreement.json)"
+def _computed(spec: Mapping[str, Any]) -> str:
+    """Algorithm, model and network with their options, in a line."""
+    parts = (dict(spec[part]) for part in ("algorithm", "problem", "topology") if isinstance(spec.get(part), Mapping))
+    told = []
+    for one in parts:
+        name = one.pop("name", None) or one.pop("kind", "")
+        told.append(f"{printable(str(name))} {_short(one)}" if one else printable(str(name)))
+    text = "; ".join(told)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... (all of it in agreement.json)"
 
 
 def _short(value: Any) -> str:

@@ -37,10 +37,10 @@ def day(time: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Others' words, such that what cannot be seen shows, and nothing changes the direction of the line.
+    r"""Others' words, such that what cannot be seen shows, and nothing changes the direction of the line.
 
-    >>> printable("meters\\u202e<b>")
-    'meters\\\\u202e<b>'
+    >>> printable("meters\u202e<b>")
+    'meters\\u202e<b>'
     """
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
