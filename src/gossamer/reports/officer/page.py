@@ -203,7 +203,7 @@ def code_of(name: str) -> str:
 
     >>> code_of("gossamer.errors.GossamerError: the root").split()[0]
     'gossamer/errors.py'
-    >>> code_of("os.system"), code_of("gossamer.nothing")
+    >>> code_of("os.system"), code_of("gossamer")
     ('', '')
     """
     found = re.match(r"gossamer(\.\w+)+", name)

@@ -74,7 +74,7 @@ def delta_in_words(delta: float) -> str:
     if delta == 0:
         return "Delta is 0: this holds for everything that can be seen, without exception."
     odds = f"{math.floor(1 / delta):,}" if delta > 1e-7 else f"10^{math.floor(-math.log10(delta))}"
-    return f"Delta {rounded_up(delta)}: an allowance for rare outcomes that tell more, 1 in {odds}. Pictures count it."
+    return f"Delta {rounded_up(delta)}: an allowance for rare outcomes that tell more, 1 in {odds}."
 
 
 def guess_in_words(epsilon: float, delta: float) -> str:
