@@ -94,9 +94,16 @@ def test_it_says_what_guarantee_and_ledger_say(node: NodeDirectory) -> None:
         "this site has accepted them",
         "pd_ogd",
         "no other run over these data",
+        "gossamer ledger verify node-0",
     ):
         assert wanted in text, wanted
+    assert '<span class="good">Proven' in out.read_text()
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+def test_a_name_is_no_command(node: NodeDirectory) -> None:
+    moved = node.path.rename(node.path.parent / "x; rm -rf $HOME")
+    assert "<pre>gossamer ledger verify &#x27;x; rm -rf $HOME&#x27;</pre>" in html(gathered(moved))
 
 
 def test_it_loads_nothing_and_needs_no_script(node: NodeDirectory) -> None:
@@ -155,7 +162,8 @@ def test_an_export_is_reported_with_what_it_knows(node: NodeDirectory, monkeypat
     text = shown(out.read_text())
     assert "an export: the chain only" in text
     assert "Only the ledger was given" in text
-    assert "without the node's directory it was not computed again" in text
+    assert "without the node's directory nothing was computed again" in text
+    assert '<span class="open">Proven' in out.read_text()
     assert "No registry on this machine knows this run" in text
 
 

@@ -353,8 +353,7 @@ def _create(path: Path) -> None:
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
     os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        with connect(unfinished, read_only=False) as database:
-            database.execute("PRAGMA journal_mode = WAL")
+        with connect(unfinished, read_only=False) as database:  # no log beside it: a home may be on a network's disk
             database.execute(f"PRAGMA application_id = {_APPLICATION}")
             database.execute(f"PRAGMA user_version = {_VERSION}")
             database.executescript(_SCHEMA)

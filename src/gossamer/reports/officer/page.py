@@ -6,7 +6,9 @@ import hashlib
 import inspect
 import platform
 import re
+import shlex
 import sys
+import time
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -31,7 +33,8 @@ _MOST, _LONGEST = 8, 400  # rows of a list that may be long, of members, columns
 STYLE = """
 .facts th { width: 11rem; color: var(--ink); border-bottom-width: 1px; vertical-align: top; }
 .facts td, .facts th { white-space: normal; }
-.bad { color: var(--bad); font-weight: 600; } .good { color: var(--good); font-weight: 600; }
+.bad { color: var(--bad); font-weight: 600; } .open { color: var(--open); font-weight: 600; }
+.good { color: var(--good); font-weight: 600; }
 .drawings { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 15rem), 1fr)); gap: .6rem 1.6rem; }
 .rests table { width: 100%; } .rests td { width: 33%; overflow-wrap: anywhere; } .rests td:first-child { width: 40%; }
 .long { overflow-wrap: anywhere; }
@@ -73,7 +76,7 @@ def _about(facts: Facts) -> str:
     site, network = printable(facts.site), facts.identity.network[:12]
     return (
         f"About the data that the site “{site}” calls “{printable(facts.identity.source)}”, in network {network}. "
-        f"Everything below is as of {day(facts.last.time)}, when the ledger was last written."
+        f"The ledger was last written on {day(facts.last.time)}, and this page on {day(int(time.time()))}."
     )
 
 
@@ -100,12 +103,15 @@ def _summary(facts: Facts) -> str:
 
 
 def _tone(facts: Facts) -> str:
-    return "good" if facts.promise.basis == "proven" else "bad"
+    """Green only where this report has made sure of it itself."""
+    if facts.promise.basis != "proven":
+        return "bad"
+    return "good" if facts.agreed and facts.agreed.confirmed and facts.promise.checked else "open"
 
 
 def _confirmed(facts: Facts) -> str:
     if facts.agreed is None:
-        return "This is what the ledger says; without the node's directory it was not computed again."
+        return "So says the ledger; without the node's directory nothing was computed again."
     if facts.agreed.confirmed:
         return "For this report the guarantee was computed again from the signed agreement: it is the same."
     return "It could not be confirmed from the agreement with this version of the program."
@@ -234,7 +240,8 @@ def _source(module: Any, inside: list[str]) -> Path | None:
 def _checks(facts: Facts) -> list[str]:
     last, own = facts.last, facts.identity
     intact = f'<span class="good">intact</span>: {last.number:,} rows, each tied to the one before; '
-    head = f'<code class="long">{escape(last.hash)}</code> Write it down: a later report must have it in its ledger.'
+    head = f'<code class="long">{escape(last.hash)}</code> Write it down, and keep it yourself: '
+    head += "it shows later that nobody has put another ledger in the place of this one."
     rows = [
         ("Ledger", intact + inline(printable(facts.checks))),
         ("Head", head),
@@ -242,7 +249,7 @@ def _checks(facts: Facts) -> list[str]:
         ("Noise key", inline(f"fingerprint {printable(own.key)}, configuration {printable(own.config)[:16]}")),
     ]
     told = "Check it yourself, at the site or with an exported copy. It prints the head, or what is wrong:"
-    command = f"<pre>gossamer ledger verify {escape(printable(facts.name))}</pre>"
+    command = f"<pre>gossamer ledger verify {escape(shlex.quote(printable(facts.name)))}</pre>"
     return [heading(2, "What was checked"), _facts(rows), paragraph(told), command]
 
 
