@@ -543,6 +543,12 @@ def test_two_copies_of_an_earlier_run_that_went_apart(tmp_path: Path, monkeypatc
         try_out(after(tmp_path / "net", "../../one/node-0", "../../copy", budget=9.0))
 
 
+def test_earlier_runs_need_a_budget_to_count_towards(tmp_path: Path) -> None:
+    go(alone(tmp_path / "one"), 2)
+    with pytest.raises(ConfigurationError, match=r"none without a \[budget\]"):
+        try_out(after(tmp_path / "net", "../../one/node-0", budget=None))
+
+
 def test_an_earlier_run_cannot_go_on_meanwhile(tmp_path: Path) -> None:
     one = alone(tmp_path / "one")
     go(one, 2)

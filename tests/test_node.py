@@ -6,9 +6,8 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +20,7 @@ from gossamer.net.node.agreement import frame_format
 from gossamer.net.node.checkpoint import unpack
 from gossamer.net.node.gossip import Cumulative, restored
 from gossamer.net.node.participant import Participant
-from gossamer.net.node.spending import Cost, within
+from gossamer.net.node.spending import Cost
 from gossamer.net.wire.frames import NEVER, Frame, Position
 from gossamer.privacy import Pure, SecureNoise
 from gossamer.problems import Block
@@ -32,16 +31,6 @@ pytestmark = pytest.mark.unoptimized
 PROBLEM = problems.Logistic(3, feature_bound=1.0, domain=sets.L2Ball(2.0))
 SAMPLES = [(np.array([0.5, -0.25, 1.0], np.float32), 1)] * 400
 QUICK = Pace(deadline=0.3, patience=0.6, retry=0.02)
-
-
-class Limited(NamedTuple):
-    """An account in memory."""
-
-    budget: Budget
-    others: Sequence[Cost] = ()
-
-    def covers(self, cost: Callable[[int], Cost], exchanges: int) -> bool:
-        return within([*self.others, cost(exchanges)], self.budget)
 
 
 def private(network: Any = None, **options: Any) -> Any:
@@ -211,7 +200,7 @@ def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "others", "allowed"),
+    ("budget", "earlier", "allowed"),
     [
         (Budget(1.0, 1e-9), (), 30),
         (Budget(0.5, 1e-9), (), 0),
@@ -221,9 +210,9 @@ def test_a_run_can_be_made_longer(tmp_path: Path) -> None:
         (Budget(2.0, 1e-9), (None,), 0),  # a run without any privacy
     ],
 )
-def test_a_budget_covers_other_runs(tmp_path: Path, budget: Budget, others: Any, allowed: int) -> None:
-    costs = [Cost("test", "r", 0, loss, 0.0 if loss else 1.0, 0.0, "") for loss in others]
-    (one,) = members(tmp_path, private(topology.isolated(1)), Hub(), account=Limited(budget, costs))
+def test_a_budget_covers_earlier_runs(tmp_path: Path, budget: Budget, earlier: Any, allowed: int) -> None:
+    costs = [Cost("test", "r", 0, loss, 0.0 if loss else 1.0, 0.0, "") for loss in earlier]
+    (one,) = members(tmp_path, private(topology.isolated(1)), Hub(), budget=budget, earlier=costs)
     run_all([one])
     assert max(one.played) == allowed
     assert one.ended == ("finished" if allowed else "exhausted")
@@ -233,7 +222,7 @@ def test_why_a_run_ended_is_known_after_a_restart(tmp_path: Path) -> None:
     """A tree's cost grows, so that a budget ends the run before the horizon does."""
     options = {"budget": Budget(1.0), "clip": 1.0, "steps_per_exchange": 1, "horizon": 64, "aggregation": "tree"}
     algorithm = prepared(algorithms.pd_ftgl(PROBLEM, topology.isolated(1), **options))
-    (one,) = members(tmp_path, algorithm, Hub(), account=Limited(Budget(0.5, 1e-6)), exchanges=None)
+    (one,) = members(tmp_path, algorithm, Hub(), budget=Budget(0.5, 1e-6), exchanges=None)
     run_all([one])
     assert 0 < max(one.played) < 64
     (again,) = members(tmp_path, algorithm, Hub(), exchanges=None, key=one.key)
@@ -305,7 +294,7 @@ def test_a_budget_that_others_may_exceed_is_refused_before_anything_is_sent(
     tmp_path: Path, epsilon: float, ended: str
 ) -> None:
     hub = Hub()
-    three = members(tmp_path, after_gossip(), hub, account=Limited(Budget(epsilon, 1e-6)), exchanges=3)
+    three = members(tmp_path, after_gossip(), hub, budget=Budget(epsilon, 1e-6), exchanges=3)
     run_all(three)
     assert [member.ended for member in three] == [ended] * 3
     form = frame_format(after_gossip(), "0" * 32, three[0].node._me.leaves)

@@ -17,7 +17,7 @@ def enter(node: NodeDirectory) -> None:
         Ledger.open(node.ledger, read_only=True) as ledger,
         closing(Registry(registry_of(node.path, settings.registry))) as registry,
     ):
-        enter_own(registry, ledger, node.path, settings, settings.data)
+        enter_own(registry, ledger, node.path, settings)
 
 
 def about_others(node: NodeDirectory) -> list[str]:

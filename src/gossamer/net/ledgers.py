@@ -8,7 +8,7 @@ from pathlib import Path
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.node.agreement import key_fingerprint
-from gossamer.net.node.spending import cost_of, unit_of
+from gossamer.net.node.spending import Cost, cost_of, unit_of
 from gossamer.net.registry import Registry
 from gossamer.net.store.chain import LedgerError
 from gossamer.net.store.database import hold
@@ -93,19 +93,19 @@ def distinct(ledgers: Sequence[AnyLedger]) -> list[AnyLedger]:
     return list(longest.values())
 
 
-def enter_earlier(
-    directory: Path, settings: Settings, key: bytes, promise: Guarantee, registry: Registry, stack: ExitStack
-) -> None:
-    """Have the registry know the `earlier` runs of a node.toml; none of them can go on until the stack is closed.
+def earlier_costs(directory: Path, settings: Settings, key: bytes, promise: Guarantee, stack: ExitStack) -> list[Cost]:
+    """What the `earlier` runs of a node.toml have cost; none of them can go on until the stack is closed.
 
     Args:
         directory: of the node.
         settings: what its node.toml says.
         key: the node's noise key.
         promise: of the run that they are added to.
-        registry: of all runs.
         stack: keeps the locks.
     """
+    if settings.earlier and settings.budget is None:
+        hint = "what earlier runs cost counts towards it"
+        raise ConfigurationError("earlier", list(settings.earlier), "none without a [budget] in node.toml", hint)
     files = {ledger_file(directory / path).resolve(): path for path in settings.earlier}
     ledgers: list[AnyLedger] = []
     held: set[Path] = set()
@@ -115,7 +115,14 @@ def enter_earlier(
                 _hold(file, path, held, stack)
             ledgers.append(checked_ledger(directory / path, opened))
             _require_comparable(ledgers[-1], path, settings.source, key, promise)
-        for ledger in distinct(ledgers):
+        return [cost_of(ledger) for ledger in distinct(ledgers)]
+
+
+def enter_earlier(directory: Path, settings: Settings, registry: Registry) -> None:
+    """Have the registry know the `earlier` runs of a node.toml too, which `earlier_costs` has checked."""
+    for path in settings.earlier:
+        with ExitStack() as stack:
+            ledger = open_ledger(directory / path, stack)
             registry.enter(ledger, None if isinstance(ledger, Export) else ledger.path.parent)
 
 

@@ -20,7 +20,7 @@ from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
-from gossamer.net.ledgers import enter_earlier
+from gossamer.net.ledgers import earlier_costs, enter_earlier
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
@@ -104,28 +104,30 @@ def launch(
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
     board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
     with ExitStack() as stack:
+        registry = stack.enter_context(closing(Registry(registry_of(directory.path, settings.registry))))
         promise = promise_of(ready, settings.empty)
-        registry = Registry(registry_of(directory.path, settings.registry))
-        stack.callback(registry.close)
-        enter_earlier(directory.path, settings, key, promise, registry, stack)
+        earlier = earlier_costs(directory.path, settings, key, promise, stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
-        read = settings.data if data is None else data
-        enter_own(registry, ledger, directory.path, settings, read, adopt=adopt)
-        stack.callback(enter_own, registry, ledger, directory.path, settings, read, adopt=adopt)
+        enter_earlier(directory.path, settings, registry)
+        entered = partial(enter_own, registry, ledger, directory.path, settings, data, adopt=adopt)
+        entered()
+        stack.callback(entered)  # at an orderly end the registry knows what the ledger does, and no more
         account = DataAccount(registry, ledger.identity.key)
         if ledger.last.exchange < 0:
-            account.require(Spending(ready, link.learner, promise).cost(1))
+            account.require(Spending(ready, link.learner).cost(promise, 1))
         node = Node(
             ready,
             link.learner,
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=_source(directory.path, read, settings, ready.problem, new_data),
+            source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
             board=board,
             pace=directory.agreement().pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
+            budget=None if settings.budget is None else Budget(**settings.budget),
+            earlier=earlier,
             account=account,
             empty=settings.empty,
         )
@@ -142,7 +144,7 @@ def enter_own(
     ledger: Ledger,
     directory: Path,
     settings: Settings,
-    data: str | Iterable[Any],
+    data: str | Iterable[Any] | None = None,
     *,
     adopt: bool = False,
 ) -> None:
@@ -153,7 +155,7 @@ def enter_own(
         ledger: open, and the newest, as its witness says.
         directory: of the node.
         settings: what its node.toml says.
-        data: what it reads, as of `launch`.
+        data: what it reads instead, as of `launch`.
         adopt: whether the ledger may be of another machine, so that neither registry nor witness knows of it.
     """
     if ledger.last.exchange >= 0 and not adopt and not registry.over_same_data(ledger.identity.key):
@@ -162,10 +164,11 @@ def enter_own(
             f"or a new one, and may not know of other runs over these data either. Bring the old one back, or name it "
             f"in node.toml. If there is none, start with --adopt; nothing was sent."
         )
+    read = settings.data if data is None else data
     registry.enter(
         ledger,
         directory,
-        directory / data if isinstance(data, str) and data != "-" else None,
+        directory / read if isinstance(read, str) and read != "-" else None,
         budget=None if settings.budget is None else Budget(**settings.budget),
         newest=not adopt,
         sealed=settings.sealed,

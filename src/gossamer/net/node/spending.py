@@ -106,7 +106,7 @@ def within(costs: Sequence[Cost], budget: Budget) -> bool:
 
 
 class Account(Protocol):
-    """What the data of a run may cost, and what other runs over them have cost."""
+    """What the data of a run may cost, and what all other runs over them cost."""
 
     def covers(self, cost: Callable[[int], Cost], exchanges: int) -> bool:
         """Whether so many exchanges are covered; then they count as spent for all other runs.
@@ -123,8 +123,8 @@ class Spending:
     Args:
         algorithm: whose guarantee says what they are.
         learner: the learner's number.
-        promise: the guarantee that the run is begun with; the algorithm's own by default.
-        account: of its data; None: they may cost what the algorithm is made for.
+        budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
+        earlier: what earlier runs over the same data have cost.
 
     >>> from gossamer import algorithms, problems, topology
     >>> problem, network = problems.Logistic(2), topology.ring(3)
@@ -132,26 +132,25 @@ class Spending:
     >>> spending = Spending(algorithm, 0)
     >>> print("epsilon {:.3f}, delta {}".format(*spending.shown(spending.after(5))))
     epsilon 1.000, delta 0.0
-    >>> spending.refusal(0), spending.cost(5).unit
-    (None, 'one sample of one learner (occurrence), observer peers')
+    >>> spending.refusal(0), Spending(algorithm, 0, Budget(0.5)).refusal(0)
+    (None, 'budget_used_up')
     """
 
     def __init__(
-        self, algorithm: Algorithm, learner: int, promise: Guarantee | None = None, account: Account | None = None
+        self, algorithm: Algorithm, learner: int, budget: Budget | None = None, earlier: Sequence[Cost] = ()
     ) -> None:
         self._algorithm, self._learner = algorithm, learner
-        self._promise, self._account = promise or algorithm.guarantee, account
+        self._budget, self._earlier = budget, tuple(earlier)
 
     def after(self, exchanges: int) -> tuple[Spent, ...]:
         """What every mechanism has cost after so many exchanges."""
         return tuple(Spent(name, *facts) for name, facts in self._algorithm.spent(exchanges, self._learner).items())
 
-    def cost(self, exchanges: int) -> Cost:
-        """The same as the cost of a run."""
-        promise, spent = self._promise, [one.loss for one in self.after(exchanges)]
+    def cost(self, promise: Guarantee, exchanges: int) -> Cost:
+        """The same as the cost of a run that was begun with this promise."""
         if not promise.losses:
             return Cost("", "", self._learner, None, 1.0, 0.0, unit_of(promise))
-        loss, delta = compose(spent), own_of(promise.deltas, self._learner)
+        loss, delta = compose([one.loss for one in self.after(exchanges)]), own_of(promise.deltas, self._learner)
         return Cost("", "", self._learner, loss, delta, promise.sampler_error, unit_of(promise))
 
     def refusal(self, exchange: int) -> Refusal | None:
@@ -163,7 +162,7 @@ class Spending:
             self._algorithm.require(exchange + 1)
         except (PrivacyError, ConfigurationError):
             return "horizon_used_up"
-        if self._account is not None and not self._account.covers(self.cost, exchange + 1):
+        if self._budget is not None and not self._within(self._budget, exchange + 1):
             return "budget_used_up"
         return None
 
@@ -173,3 +172,14 @@ class Spending:
         delta = own_of(promise.deltas, self._learner)
         epsilon = compose([one.loss for one in spent]).epsilon(delta)
         return epsilon, min(1.0, delta + promise.sampler_share(epsilon))
+
+    def _within(self, budget: Budget, exchanges: int) -> bool:
+        """Whether earlier runs and so many exchanges of this one stay within a budget."""
+        promise = self._algorithm.guarantee
+        if promise.basis == "none":
+            return False
+        loss = compose([one.loss for one in self.after(exchanges)])
+        own = Cost("", "", self._learner, loss, 0.0, promise.sampler_error, "")
+        errors = math.fsum(cost.error for cost in (*self._earlier, own))
+        left = budget.delta - accounting.sampler_share(errors, budget.epsilon)
+        return left >= 0 and added_up([*self._earlier, own], left)[0] <= budget.epsilon
