@@ -63,16 +63,20 @@ no_guarantee = {no_guarantee}
 # true, from the first start on: state, messages and noise.key are encrypted; start the node with --state-key FILE.
 sealed = false
 
-# Directories of earlier runs over the same data: what they cost counts towards [budget]. And the one of them where
-# reading goes on: what it has read is not read again; "": begin with the first record.
+# Earlier runs over the same data of which this machine does not know: directories, or exports of ledgers. And the one
+# of them where reading goes on: what it has read is not read again; "": begin with the first record.
 earlier = []
 continues = ""
+
+# Where the registry lies, which adds up what all runs over the same data cost. "": below $XDG_STATE_HOME or
+# ~/.local/state. In a container name a file on a volume that all nodes over these data share.
+registry = ""
 
 # Where the witness against old copies of this directory lies: outside of it, and not restored together with it.
 # "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
 witness = ""
 
-# What the data may cost in all; by default what the algorithm is made for. Secure noise needs some delta.
+# What the data may cost in all, with every other run over them. Secure noise needs some delta.
 # [budget]
 # epsilon = 1.0
 # delta = 1e-6
@@ -101,6 +105,7 @@ class Settings:
     continues: str = ""
     budget: Mapping[str, float] | None = None
     witness: str = ""
+    registry: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -144,6 +149,11 @@ class NodeDirectory:
     def witness(self) -> str:
         """Where node.toml says that the witness lies, also of directories that earlier versions made."""
         return str(self.table().get("witness", ""))
+
+    @property
+    def registry(self) -> str:
+        """Where node.toml says that the registry lies, likewise."""
+        return str(self.table().get("registry", ""))
 
     def table(self) -> dict[str, Any]:
         """What node.toml says, whatever version of Gossamer made it."""
