@@ -21,7 +21,7 @@ from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledgers import earlier_costs
-from gossamer.net.node.agreement import prepared, promise_of
+from gossamer.net.node.agreement import prepared, promise_of, require_kept
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
@@ -89,20 +89,21 @@ def launch(
         algorithm: what its agreement.json says.
         data: samples, instead of those that the settings name: a file as seen from the directory, "-" for standard
             input, or an iterable of pairs (x, y), with None where there is nothing now.
-        exchanges: after how many to end, instead of what the settings say.
+        exchanges: after how many to end, where that is before what the agreement says.
         state_key: a file with the 32 bytes that state, messages and noise key are encrypted with.
         adopt: accept a directory that this machine has never seen: one that was moved here. Then all neighbours must
             agree that they hold nothing later from it, before anything is released or the witness learns of it.
         new_data: nothing on standard input was used before a restart.
     """
     require_net()
-    ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
+    ready, agreed = prepared(algorithm, allow_no_guarantee=settings.no_guarantee), directory.agreement()
+    require_kept(ready, agreed.arrivals, agreed.exchanges, agreed.pace.period)
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
-    board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
+    board = Board(ready.problem, ready.guarantee, link.learner, schema=agreed.schema)
     with ExitStack() as stack:
-        earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
+        earlier = earlier_costs(directory.path, settings, key, promise_of(ready, agreed.arrivals), stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
         node = Node(
@@ -113,11 +114,11 @@ def launch(
             transport=_transport(link, board),
             source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
             board=board,
-            pace=directory.agreement().pace,
-            exchanges=settings.exchanges if exchanges is None else exchanges,
+            pace=agreed.pace,
+            exchanges=min((end for end in (exchanges, agreed.exchanges) if end is not None), default=None),
             budget=None if settings.budget is None else Budget(**settings.budget),
             earlier=earlier,
-            empty=settings.empty,
+            arrivals=agreed.arrivals,
         )
         if settings.http:
             endpoint = stack.enter_context(_endpoint(board, settings.http))

@@ -70,6 +70,7 @@ class Guarantee:
         losses: the privacy loss over the whole horizon, with exact noise: one for all learners, or one for each.
         deltas: the delta at which each loss is stated.
         unit: what changes between neighbours.
+        public_arrivals: whether it is public that a unit comes, and when: then only its content changes.
         observer: whom it is against.
         horizon: the steps it covers; None: it never ends.
         occurrences: how many samples of the stream change at most where one record changes; None where that is not
@@ -91,6 +92,7 @@ class Guarantee:
     losses: tuple[Loss, ...] = ()
     deltas: tuple[float, ...] = ()
     unit: Unit = Unit.SAMPLE
+    public_arrivals: bool = False
     observer: Observer = "peers"
     horizon: int | None = None
     occurrences: int | None = None
@@ -173,6 +175,23 @@ class Guarantee:
     def _within(self, loss: Loss, budget: Budget) -> bool:
         left = budget.delta - self.sampler_share(budget.epsilon)
         return left >= 0 and loss.epsilon(left) <= budget.epsilon
+
+    @property
+    def protected(self) -> str:
+        """What changes between neighbours, in words.
+
+        >>> no_guarantee("an example").with_public_arrivals().protected
+        'the content of one sample of one learner, of which everybody knows that and when it comes,'
+        """
+        known = ", of which everybody knows that and when it comes,"
+        return f"the content of {self.unit}{known}" if self.public_arrivals else str(self.unit)
+
+    def with_public_arrivals(self) -> Guarantee:
+        """The same where everybody knows when units come, and only what is in them may change.
+
+        That follows from the guarantee, of which it is a case: the content of a unit is put in the place of another.
+        """
+        return self._but(public_arrivals=True)
 
     def _but(self, **changed: Any) -> Guarantee:
         """The same with other fields; what was checked stays checked."""
@@ -276,7 +295,7 @@ class Guarantee:
             return f"No privacy guarantee: {self.reason.rstrip('.')}."
         span = "an endless horizon" if self.horizon is None else f"{self.horizon:,} step{'s' * (self.horizon > 1)}"
         learn = "learn" if self.observer in ("outsiders", "peers") else "learns"
-        what = str(self.unit)
+        what = self.protected
         if self.per == "record":
             what += f", all its occurrences (up to {self.occurrences:,}) together,"
             what += " its label being public," * self.public_labels
