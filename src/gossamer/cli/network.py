@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -23,10 +23,13 @@ from gossamer.checks import check_count
 from gossamer.cli import doubts, lifecycle
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
+from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.streams import Stream
 
 network = typer.Typer(no_args_is_help=True, help="Make a network of nodes, or try one out on this machine.")
+
+Arrivals = Literal["hidden", "public"]
 
 _PATIENCE = 20.0  # seconds for a node to end
 _COLUMNS = {
@@ -45,6 +48,12 @@ def new(
     member: Annotated[list[str], typer.Option(help="NAME=HOST:PORT of each site, in order: where others reach it.")],
     deadline: Annotated[float, typer.Option(help="Seconds to wait for a sign of life from a neighbour.")] = 10.0,
     period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
+    arrivals: Annotated[
+        Arrivals, typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples.")
+    ] = "hidden",
+    exchanges: Annotated[
+        int | None, typer.Option(help="After how many exchanges learning ends for all. Needed with hidden, unless the guarantee has an end.")
+    ] = None,
     no_guarantee: Annotated[
         bool, typer.Option("--no-guarantee", help="Allow an algorithm without any privacy.")
     ] = False,
@@ -57,14 +66,27 @@ def new(
     members = _members(member)
     found = load_for_nodes(algorithm, len(members))
     ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
-    new_network(directory, ready, members, pace=Pace(deadline=deadline, period=period), schema=found.schema)
+    pace = Pace(deadline=deadline, period=period)
+    new_network(directory, ready, members, pace=pace, schema=found.schema, arrivals=arrivals, exchanges=exchanges)
     console = Console()
     warn(*doubts.about_privacy(ready.guarantee))
-    say(console, ready.describe())
+    _say_agreed(console, ready, arrivals, exchanges)
     say(console, f"Send {directory / 'agreement.json'} to every site. There:")
     for name in members:
         say(console, f"  gossamer node join agreement.json DIR --member {shlex.quote(name)}")
     say(console, f"Then give every request.json to `gossamer network admit {directory} REQUEST...`.")
+
+
+def _say_agreed(console: Console, ready: Algorithm, arrivals: Arrivals, exchanges: int | None) -> None:
+    """What is computed, what is promised, and when."""
+    from gossamer.net.node.agreement import promise_of
+
+    say(console, ready.describe().replace(ready.guarantee.sentence(), promise_of(ready, arrivals).sentence()))
+    hidden = "Nodes exchange at their pace, whether samples come or not: nobody sees when they come."
+    public = "Nodes exchange when one of them has samples: everybody sees when they come."
+    say(console, public if arrivals == "public" else hidden)
+    if exchanges is not None:
+        say(console, f"Learning ends after {exchanges:,} exchanges. The last model stays.")
 
 
 def _members(given: list[str]) -> dict[str, str]:
@@ -105,6 +127,12 @@ def try_out(
     http_port: Annotated[int, typer.Option(help="Node i has its page at this port + i; 0: none.")] = 8400,
     deadline: Annotated[float, typer.Option(help="Seconds to wait for a sign of life from a neighbour.")] = 10.0,
     period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
+    arrivals: Annotated[
+        Arrivals, typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples.")
+    ] = "hidden",
+    exchanges: Annotated[
+        int | None, typer.Option(help="After how many exchanges learning ends for all. Default with [data] and hidden: when the samples are used.")
+    ] = None,
     samples: Annotated[int, typer.Option(help="With [data] in the file: samples to write for each node.")] = 1000,
     source: Annotated[
         list[str] | None,
@@ -127,6 +155,8 @@ def try_out(
     hosts = _for_each("--host", host or ["127.0.0.1"], nodes)
     sources = _for_each("--source", source, nodes, end="/node-{}") if source else None
     ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
+    if exchanges is None and arrivals == "hidden" and found.stream is not None:
+        exchanges = ready.schedule.exchanges(min(samples, found.stream.length or samples))
     made = try_network(
         directory,
         ready,
@@ -134,12 +164,14 @@ def try_out(
         port=port,
         http_port=http_port or None,
         pace=Pace(deadline=deadline, period=period),
+        arrivals=arrivals,
+        exchanges=exchanges,
         sources=sources,
         no_guarantee=no_guarantee,
     )
     console = Console()
     warn(*doubts.about_privacy(ready.guarantee), *doubts.about_labels(found.only_label))
-    say(console, ready.describe())
+    _say_agreed(console, ready, arrivals, exchanges)
     for learner, node in enumerate(made):
         if found.stream is not None:
             _write_samples(node.path / "samples.jsonl", found.stream, learner, samples)
@@ -220,7 +252,7 @@ def join_network(
     )
     console, request = Console(), made.path / "request.json"
     warn(*doubts.about_privacy(ready.guarantee))
-    say(console, ready.describe())
+    _say_agreed(console, ready, agreed.arrivals, agreed.exchanges)
     say(console, f"Send {request} to the coordinator. It holds public keys only.")
     say(console, f"Fingerprint of {member}: {Request.read(request, agreed).fingerprint}")
 
