@@ -52,7 +52,7 @@ def new(
         Arrivals, typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples.")
     ] = "hidden",
     exchanges: Annotated[
-        int | None, typer.Option(help="After how many exchanges learning ends for all. Needed with hidden, unless the guarantee has an end.")
+        int | None, typer.Option(help="After how many exchanges learning ends for all. Needed with hidden.")
     ] = None,
     no_guarantee: Annotated[
         bool, typer.Option("--no-guarantee", help="Allow an algorithm without any privacy.")

@@ -54,8 +54,7 @@ def new_network(
         pace: how long nodes wait.
         schema: what records look like; None where samples come as numbers.
         arrivals: whether it is public when samples come.
-        exchanges: after how many learning ends; None: with the guarantee, which must then have an end where arrivals
-            are hidden.
+        exchanges: after how many learning ends, which must be said where arrivals are hidden; None: with the guarantee.
 
     >>> import tempfile
     >>> from gossamer import algorithms, problems, topology

@@ -84,10 +84,10 @@ def require_kept(algorithm: Algorithm, arrivals: Arrivals, exchanges: int | None
         check_count("exchanges", exchanges)
     if arrivals == "public":
         return
-    if exchanges is None and algorithm.guarantee.horizon is None:
+    if exchanges is None:
         hint = (
-            "nodes then speak whether samples come or not, and noise without samples would ruin the model: say about "
-            "how many samples a site has, over those of an exchange, or arrivals='public'"
+            "nodes then speak whether samples come or not, and noise without samples would ruin the model: say for how "
+            "many exchanges most sites have samples, or arrivals='public'"
         )
         raise ConfigurationError("exchanges", None, "after how many learning ends, where arrivals are hidden", hint)
     if not period and algorithm.guarantee.basis != "none":
