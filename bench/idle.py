@@ -22,7 +22,6 @@ from gossamer.core import Algorithm, Rate
 from gossamer.net.node.agreement import Arrivals, frame_format, prepared
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.node.participant import Participant
-from gossamer.problems import Block
 from gossamer.reports.html import versions
 from tests.networks import Hub, _run, make_member, run_all
 
@@ -117,8 +116,7 @@ LATE = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)
 
 
 def seen(folder: Path, arrivals: Arrivals, period: float) -> tuple[float, int]:
-    """How well moments tell samples apart, for a neighbour; how many messages have another size than those of a site
-    without any sample.
+    """How well moments tell samples apart, for a neighbour; how many sizes are not those of a site without samples.
 
     Half of the samples take a while to read. The others do not; where arrivals are hidden, they do not come at all.
     0.5: moments tell nothing; 1: they tell all.
@@ -191,15 +189,15 @@ def main() -> None:
         f"`pd_ogd` and epsilon 8 but where something else is said. Each site has {SAMPLES} records, and uses each\n"
         f"once. Then none comes. Accuracy is on {len(RECORDS.y_test)} records held out, mean over sites.\n",
         "## What agreements allow\n",
-        f"On nodes with ledgers, over a transport in memory, with a period of {PERIOD:g} s: so many empty periods after\n"
-        "the last sample. One run of each.\n",
+        f"On nodes with ledgers, over a transport in memory, with a period of {PERIOD:g} s: so many empty periods\n"
+        "after the last sample. One run of each.\n",
         table(
             ["arrivals", *after, "exchanges"],
             *([name, *percent(found), f"{made[0]}; at the end {made[-1]}"] for name, (found, made) in nodes.items()),
         ),
         "## What agreements refuse\n",
-        f"Hidden arrivals without an end to learning: after so many exchanges without a sample. In the simulator, whose\n"
-        f"learners are the same functions; mean over {len(SEEDS)} seeds.\n",
+        f"Hidden arrivals without an end to learning: after so many exchanges without a sample. In the simulator,\n"
+        f"whose learners are the same functions; mean over {len(SEEDS)} seeds.\n",
         table(["what", *after], *([name, *percent(found())] for name, found in WITHOUT_END.items())),
         "## An end that comes too late\n",
         "Hidden arrivals. Learning ends after that many times the exchanges for which there are samples. In the\n"
@@ -209,10 +207,10 @@ def main() -> None:
             *([name, *percent(found)] for name, found in late.items()),
         ),
         "## What a neighbour sees\n",
-        f"On nodes with a period of {TIMED:g} s, {EXCHANGES} exchanges. One site has samples; half of them, by chance,\n"
-        f"take {SLOW:g} s to read. Where arrivals are public the others take no time; where they are hidden, there are\n"
-        "no others. The area under the curve says how well the times between messages tell the two halves apart: 0.5\n"
-        "is chance, with a standard error of 0.03; 1 tells all.\n",
+        f"On nodes with a period of {TIMED:g} s, {EXCHANGES} exchanges. One site has samples; half of them, by\n"
+        f"chance, take {SLOW:g} s to read. Where arrivals are public the others take no time; where they are hidden,\n"
+        "there are no others. The area under the curve says how well the times between messages tell the two halves\n"
+        f"apart: 0.5 is chance, with a standard error of {0.577 / EXCHANGES**0.5:.2f}; 1 tells all.\n",
         table(
             ["what a neighbour wants to know", "area", "messages whose size differs from another site's"],
             *([name, f"{area:.2f}", str(sizes)] for name, (area, sizes) in attacks.items()),

@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 
 from gossamer import Budget, algorithms, problems, topology
 from gossamer.cli import app
-from gossamer.cli.network import _ask
+from gossamer.cli.watching import ask
 from gossamer.errors import ConfigurationError
 from gossamer.net import Ledger, NodeDirectory, prepared, try_network
 from tests.networks import free_range
@@ -288,7 +288,7 @@ def test_a_page_that_makes_no_sense_is_no_answer(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=(server,))
         thread.start()
-        assert _ask(f"127.0.0.1:{server.getsockname()[1]}") == {"state": "no answer"}
+        assert ask(f"127.0.0.1:{server.getsockname()[1]}") == {"state": "no answer"}
         thread.join()
 
 
@@ -336,7 +336,7 @@ class Follower:
 
     def exchanges(self) -> list[int]:
         """Where each node is; -1 where it has no page or no decision."""
-        shown = [_ask(f"127.0.0.1:{self.port + 3 + learner}").get("exchange") for learner in range(3)]
+        shown = [ask(f"127.0.0.1:{self.port + 3 + learner}").get("exchange") for learner in range(3)]
         return [-1 if exchange is None else exchange for exchange in shown]
 
     def end(self) -> list[int]:

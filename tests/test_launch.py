@@ -60,7 +60,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 def alone(folder: Path, algorithm: Any = ALONE, source: str = "meters") -> NodeDirectory:
     """The directory of a node without neighbours."""
-    (made,) = try_network(folder, prepared(algorithm), hosts=["127.0.0.1"], sources=[source], pace=QUICK, exchanges=LATE)
+    (made,) = try_network(
+        folder, prepared(algorithm), hosts=["127.0.0.1"], sources=[source], pace=QUICK, exchanges=LATE
+    )
     return made
 
 

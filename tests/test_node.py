@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gossamer import Budget, algorithms, problems, sets, topology
-from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.errors import PrivacyError
 from gossamer.net import Ledger, LedgerError, Pace, prepared
 from gossamer.net.node.agreement import frame_format
 from gossamer.net.node.checkpoint import unpack

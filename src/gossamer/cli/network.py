@@ -1,28 +1,23 @@
 """`gossamer network` and `gossamer node`: learners in processes of their own, each with its own keys."""
 
-import http.client
 import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 from typer.core import TyperGroup
 
 from gossamer.checks import check_count
 from gossamer.cli import doubts, lifecycle
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
+from gossamer.cli.watching import watch
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.streams import Stream
@@ -32,13 +27,6 @@ network = typer.Typer(no_args_is_help=True, help="Make a network of nodes, or tr
 Arrivals = Literal["hidden", "public"]
 
 _PATIENCE = 20.0  # seconds for a node to end
-_COLUMNS = {
-    "exchanges": "exchanges",
-    "messages_sent": "sent",
-    "missing": "missing",
-    "resent": "sent again",
-    "epsilon_spent": "epsilon spent",
-}
 
 
 @network.command("new")
@@ -49,7 +37,8 @@ def new(
     deadline: Annotated[float, typer.Option(help="Seconds to wait for a sign of life from a neighbour.")] = 10.0,
     period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
     arrivals: Annotated[
-        Arrivals, typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples.")
+        Arrivals,
+        typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples."),
     ] = "hidden",
     exchanges: Annotated[
         int | None, typer.Option(help="After how many exchanges learning ends for all. Needed with hidden.")
@@ -128,10 +117,14 @@ def try_out(
     deadline: Annotated[float, typer.Option(help="Seconds to wait for a sign of life from a neighbour.")] = 10.0,
     period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
     arrivals: Annotated[
-        Arrivals, typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples.")
+        Arrivals,
+        typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples."),
     ] = "hidden",
     exchanges: Annotated[
-        int | None, typer.Option(help="After how many exchanges learning ends for all. Default with [data] and hidden: when the samples are used.")
+        int | None,
+        typer.Option(
+            help="After how many exchanges learning ends for all. Default with [data] and hidden: with the samples."
+        ),
     ] = None,
     samples: Annotated[int, typer.Option(help="With [data] in the file: samples to write for each node.")] = 1000,
     source: Annotated[
@@ -348,7 +341,7 @@ def run(
         for path, log in zip(found, logs, strict=True)
     ]
     try:
-        _watch(found, pages, started)
+        watch(found, pages, started)
     except KeyboardInterrupt:
         pass
     finally:
@@ -369,44 +362,3 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-
-
-def _watch(names: list[Path], pages: list[str], started: list[subprocess.Popen[bytes]]) -> None:
-    """A live table, until all nodes have come to their end."""
-    console = Console()
-    with Live(console=console, refresh_per_second=4) as live:
-        while True:
-            shown = [_ask(page) for page in pages]
-            live.update(_table(names, shown))
-            over = [one["state"] in ("finished", "exhausted") for one in shown]
-            if all(over) or any(process.poll() is not None for process in started):
-                return
-            time.sleep(0.25)
-
-
-def _table(names: list[Path], shown: list[dict[str, Any]]) -> Table:
-    table = Table("node", "state", *_COLUMNS.values())
-    for name, one in zip(names, shown, strict=True):
-        table.add_row(name.name, one["state"], *(f"{one.get(key, 0):.6g}" for key in _COLUMNS))
-    return table
-
-
-def _ask(page: str) -> dict[str, Any]:
-    """State and counts of a node, as its page says; a node that does not answer is starting, or has ended."""
-    try:
-        facts: dict[str, Any] = json.loads(_fetch(f"http://{page}/healthz"))
-        lines = [line for line in _fetch(f"http://{page}/metrics").splitlines() if "reason=" not in line]
-    except (OSError, http.client.HTTPException, ValueError):
-        return {"state": "no answer"}
-    found = {line.partition("{")[0].removeprefix("gossamer_").removesuffix("_total"): line for line in lines}
-    numbers = {name: line.rpartition(" ")[2] for name, line in found.items() if not name.startswith("#")}
-    return {name: float(number) for name, number in numbers.items()} | facts
-
-
-def _fetch(address: str) -> str:
-    try:
-        with urllib.request.urlopen(address, timeout=1.0) as answer:
-            text: bytes = answer.read()
-    except urllib.error.HTTPError as error:  # a node that is starting says so with status 503
-        text = error.read()
-    return text.decode()

@@ -178,19 +178,12 @@ class Guarantee:
 
     @property
     def protected(self) -> str:
-        """What changes between neighbours, in words.
-
-        >>> no_guarantee("an example").with_public_arrivals().protected
-        'the content of one sample of one learner, of which everybody knows that and when it comes,'
-        """
+        """What changes between neighbours, in words."""
         known = ", of which everybody knows that and when it comes,"
         return f"the content of {self.unit}{known}" if self.public_arrivals else str(self.unit)
 
     def with_public_arrivals(self) -> Guarantee:
-        """The same where everybody knows when units come, and only what is in them may change.
-
-        That follows from the guarantee, of which it is a case: the content of a unit is put in the place of another.
-        """
+        """The same where everybody knows when units come: only their content changes."""
         return self._but(public_arrivals=True)
 
     def _but(self, **changed: Any) -> Guarantee:
@@ -356,16 +349,10 @@ class Guarantee:
         """
         facts: dict[str, Any] = json.loads(text)
         checked = facts.pop("checked", "") and RECORDED
-        made = cls(
-            **facts
-            | {
-                "losses": tuple(Loss.from_json(loss) for loss in facts["losses"]),
-                "deltas": tuple(facts["deltas"]),
-                "unit": Unit(facts["unit"]),
-                "promises": tuple(Assumption(**one) for one in facts.get("promises", ())),
-                "assumptions": tuple(Assumption(**one) for one in facts["assumptions"]),
-            }
-        )
+        facts["losses"] = tuple(Loss.from_json(loss) for loss in facts["losses"])
+        for name in ("promises", "assumptions"):
+            facts[name] = tuple(Assumption(**one) for one in facts.get(name, ()))
+        made = cls(**facts)
         object.__setattr__(made, "checked", checked)
         return made
 

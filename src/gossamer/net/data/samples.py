@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from gossamer.errors import ConfigurationError, DataError
@@ -40,7 +41,7 @@ def require_silence(problem: Problem) -> None:
     >>> from gossamer.problems import Logistic
     >>> require_silence(Logistic(2))
     """
-    anywhere = np.full(problem.dim, 0.5, np.float32)
+    anywhere = jnp.full(problem.dim, 0.5)
     if np.any(problem.clipped_data_gradient_sum(anywhere, block_of(problem, [], rows=1), 1.0)):
         allowed = "one where a row without a sample has no gradient"
         hint = "make it a gossamer.problems.Model, or have a row of NaN give a gradient of NaN, which counts as zero"

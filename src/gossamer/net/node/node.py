@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gossamer.checks import check_count
 from gossamer.core import Algorithm
 from gossamer.errors import DataError, GossamerError, NetworkError, PrivacyError
-from gossamer.net.data.samples import Sample, block_of, require_silence
+from gossamer.net.data.samples import block_of, require_silence
 from gossamer.net.data.sources import Source
 from gossamer.net.node.agreement import Arrivals, block_at, frame_format, key_fingerprint, noise_of, promise_of
 from gossamer.net.node.checkpoint import Checkpoint
