@@ -336,8 +336,7 @@ class Guarantee:
 
     def to_json(self) -> str:
         """As JSON text; `from_json` reads it back."""
-        facts = asdict(self) | {"losses": [loss.to_json() for loss in self.losses]}
-        return json.dumps(facts, allow_nan=False)
+        return json.dumps(asdict(self) | {"losses": [loss.to_json() for loss in self.losses]}, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Guarantee:
