@@ -11,10 +11,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from gossamer import Budget, algorithms, problems, sets, topology
+from gossamer.cli import app
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net import Ledger, Pace, prepared
+from gossamer.net import Ledger, NodeDirectory, Pace, launch, prepared, startup, try_network
 from gossamer.net.data.samples import block_of, require_silence
 from gossamer.net.node.agreement import frame_format, require_kept
 from gossamer.net.node.participant import Participant
@@ -316,3 +318,59 @@ def test_agreements_that_would_lose_the_model_are_refused(
             continue
         with pytest.raises(ConfigurationError, match=said):
             require_kept(algorithm, arrivals, exchanges, period)
+
+
+TOML = """
+problem = {kind = "logistic", feature_bound = 1.0}
+topology = {kind = "ring"}
+algorithm = {name = "pd_ogd", budget = {epsilon = 1.0}, clip = 1.0, step = 0.1}
+data = {generator = "heterogeneous-logistic", dim = 2, alpha = 1.0, beta = 1.0, seed = 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "agreed", "said"),
+    [
+        (["--samples", "20"], ("hidden", 20), "Learning ends after 20 exchanges."),
+        (["--samples", "20", "--exchanges", "7"], ("hidden", 7), "nobody sees when they come"),
+        (["--samples", "20", "--arrivals", "public"], ("public", None), "everybody sees when they come"),
+    ],
+)
+def test_the_command_line_says_what_is_agreed(
+    tmp_path: Path, options: list[str], agreed: tuple[str, int | None], said: str
+) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(TOML)
+    given = ["network", "try", str(tmp_path / "net"), "--algorithm", str(file), "--nodes", "3", *options]
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 0, done.stderr
+    shown = " ".join(done.output.split())
+    assert said in shown
+    assert ("the content of one sample" in shown) == (agreed[0] == "public")
+    agreement = NodeDirectory(tmp_path / "net" / "node-0").agreement()
+    assert (agreement.arrivals, agreement.exchanges) == agreed
+
+
+def test_without_an_end_nothing_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(TOML)
+    sites = [f"--member=site-{i}=127.0.0.1:{7400 + i}" for i in range(3)]
+    done = CliRunner().invoke(app, ["network", "new", str(tmp_path / "net"), "--algorithm", str(file), *sites])
+    assert done.exit_code == 2
+    assert "noise without samples would ruin the model" in " ".join(done.stderr.split())
+    assert not (tmp_path / "net").exists()
+
+
+def test_the_agreed_end_binds_and_a_node_may_end_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = Hub()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
+    monkeypatch.setattr(startup, "ZenohTransport", lambda link, forged: hub.transport(link.learner))
+    pace = Pace(deadline=0.1, patience=0.1, retry=0.02, period=0.001)
+    algorithm = private(topology.isolated(1))
+    (node,) = try_network(tmp_path / "net", algorithm, hosts=["127.0.0.1"], pace=pace, exchanges=4)
+    for asked, made in ((2, 2), (9, 4), (None, 4)):
+        running = launch(node, node.settings(), algorithm, data=[SAMPLE] * 20, exchanges=asked)
+        running.run(linger=False)
+        assert running.node.board.state == "finished"
+        with Ledger.open(node.ledger, read_only=True) as ledger:
+            assert ledger.last.exchange + 1 == made
