@@ -28,7 +28,11 @@ from tests.networks import Hub, _run, make_member, run_all
 PAGE = Path(__file__).parent.parent / "docs" / "evidence" / "idle.md"
 SITES, IDLE, SEEDS = 4, (0, 1_000, 10_000), range(20)
 PERIOD = 0.002  # seconds, of the nodes whose accuracy is measured
-EXCHANGES, TIMED, SLOW = 400, 0.05, 0.002  # where moments are measured, their period, seconds that reading takes there
+EXCHANGES, TIMED, SLOW = (
+    1_000,
+    0.05,
+    0.002,
+)  # where moments are measured, their period, seconds that reading takes there
 RECORDS = data.breast_cancer()
 SAMPLES = len(RECORDS.y_train) // SITES
 PROBLEM = problems.Logistic(RECORDS.x_train.shape[1], feature_bound=5.5, domain=sets.L2Ball(3.0))
@@ -207,7 +211,7 @@ def main() -> None:
             *([name, *percent(found)] for name, found in late.items()),
         ),
         "## What a neighbour sees\n",
-        f"On nodes with a period of {TIMED:g} s, {EXCHANGES} exchanges. One site has samples; half of them, by\n"
+        f"On nodes with a period of {TIMED:g} s, {EXCHANGES:,} exchanges. One site has samples; half of them, by\n"
         f"chance, take {SLOW:g} s to read. Where arrivals are public the others take no time; where they are hidden,\n"
         "there are no others. The area under the curve says how well the times between messages tell the two halves\n"
         f"apart: 0.5 is chance, with a standard error of {0.577 / EXCHANGES**0.5:.2f}; 1 tells all.\n",
