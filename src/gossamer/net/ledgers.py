@@ -3,11 +3,14 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from gossamer.errors import ConfigurationError, NetworkError
-from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.data.sources import Mark
+from gossamer.net.directory import RESTORED, NodeDirectory, Settings
 from gossamer.net.node.agreement import key_fingerprint
+from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.node.spending import Cost, cost_of, unit_of
 from gossamer.net.store.chain import LedgerError
 from gossamer.net.store.database import hold
@@ -24,12 +27,15 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def ledger_file(place: Path) -> Path:
-    """The ledger of a directory, or the file that was given.
+    """The ledger of a directory, or what a backup holds of it, or the file that was given.
 
     >>> ledger_file(Path("rows.jsonl")).name
     'rows.jsonl'
     """
-    return place / "ledger.db" if place.is_dir() else place
+    if not place.is_dir():
+        return place
+    kept = place / RESTORED
+    return kept if kept.exists() else place / "ledger.db"
 
 
 def is_ledger(place: Path) -> bool:
@@ -107,6 +113,20 @@ def earlier_costs(directory: Path, settings: Settings, key: bytes, promise: Guar
         return [cost_of(ledger) for ledger in distinct(ledgers)]
 
 
+def last_mark(place: Path, sealer: Sealer | None) -> Mark:
+    """Where a run has stopped reading its data; where nothing is known of it, nothing was read.
+
+    Args:
+        place: directory of its node, or an export, which says nothing of data.
+        sealer: of its ledger.
+    """
+    if not is_ledger(place):
+        return {}
+    with Ledger.open(ledger_file(place), sealer=sealer, read_only=True) as ledger:
+        state = ledger.state()
+    return {} if state is None else Checkpoint.from_bytes(state).mark
+
+
 def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:
     """Take the lock of an earlier ledger and its witness, which all copies share: none can spend more meanwhile."""
     try:
@@ -135,6 +155,6 @@ def _require_comparable(ledger: AnyLedger, path: str, source: str, key: bytes, p
     if ledger.identity.key == key_fingerprint(key):
         raise ConfigurationError("earlier", path, "other runs than this one", "what it has spent counts by itself")
     unit = cost_of(ledger).unit
-    if unit and unit != unit_of(promise):
+    if unit and unit not in (unit_of(promise), unit_of(replace(promise, public_arrivals=False))):  # that protects more
         hint = f"it protects {unit}; losses of different guarantees do not add up"
         raise ConfigurationError("earlier", path, f"runs that protect {unit_of(promise)}", hint)

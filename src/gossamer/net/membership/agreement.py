@@ -19,7 +19,7 @@ from gossamer.net.node.agreement import Arrivals, require_kept
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.wire.addresses import parts_of
 
-_KEYS = ("network", "algorithm", "pace", "members", "schema", "arrivals", "exchanges", "coordinator")
+_KEYS = ("network", "algorithm", "pace", "members", "schema", "arrivals", "exchanges", "follows", "coordinator")
 
 
 class Member(NamedTuple):
@@ -42,6 +42,7 @@ class Agreement:
         arrivals: whether it is public when samples come.
         exchanges: after how many learning ends, for all; None: with the guarantee.
         coordinator: public key of who signs, hexadecimal digits.
+        follows: digests of the agreements before this one, the oldest first; empty for a new network.
         signature: of all the rest, likewise.
     """
 
@@ -53,6 +54,7 @@ class Agreement:
     arrivals: Arrivals
     exchanges: int | None
     coordinator: str
+    follows: tuple[str, ...] = ()
     signature: str = ""
 
     @classmethod
@@ -66,8 +68,9 @@ class Agreement:
         schema: Schema | None = None,
         arrivals: Arrivals = "hidden",
         exchanges: int | None = None,
+        after: Agreement | None = None,
     ) -> Agreement:
-        """A fresh agreement over an algorithm, between members with their addresses.
+        """A fresh agreement over an algorithm, between members with their addresses; or the one that follows another.
 
         >>> from gossamer import algorithms, problems, topology
         >>> algorithm = algorithms.d_ogd(problems.Linear(2), topology.ring(3), step=0.1)
@@ -93,7 +96,10 @@ class Agreement:
         known = tuple(Member(*one) for one in members.items())
         public = signer.public_key().public_bytes_raw().hex()
         network = secrets.token_hex(16)
-        made = cls(network, algorithm.spec(), pace, known, schema, arrivals, exchanges, public)
+        if after is not None and after.coordinator != public:
+            raise ConfigurationError("coordinator.key", "another key", "the one that signed the agreement before")
+        follows = () if after is None else (*after.follows, after.digest)
+        made = cls(network, algorithm.spec(), pace, known, schema, arrivals, exchanges, public, follows)
         return made.signed(signer)
 
     @classmethod
@@ -122,6 +128,7 @@ class Agreement:
             document["arrivals"],
             document["exchanges"],
             document["coordinator"],
+            tuple(document["follows"]),
             document["signature"],
         )
 
@@ -140,6 +147,7 @@ class Agreement:
             "schema": None if self.schema is None else self.schema.table(),
             "arrivals": self.arrivals,
             "exchanges": self.exchanges,
+            "follows": list(self.follows),
             "coordinator": self.coordinator,
             "signature": self.signature,
         }
@@ -153,6 +161,11 @@ class Agreement:
         """Tells agreements apart."""
         return digest_of(self.document())
 
+    @property
+    def names(self) -> list[str]:
+        """Of all members, by number."""
+        return [one.name for one in self.members]
+
     def algorithm(self) -> Algorithm:
         """The algorithm that all nodes agreed on; refused where it can not be made of what the agreement says."""
         try:
@@ -162,7 +175,6 @@ class Agreement:
 
     def number(self, name: str) -> int:
         """The learner's number of a member."""
-        names = [one.name for one in self.members]
-        if name not in names:
-            raise ConfigurationError("member", name, f"a member of the agreement: {', '.join(names)}")
-        return names.index(name)
+        if name not in self.names:
+            raise ConfigurationError("member", name, f"a member of the agreement: {', '.join(self.names)}")
+        return self.names.index(name)
