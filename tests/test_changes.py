@@ -267,7 +267,7 @@ def test_only_the_next_agreement_of_the_same_coordinator_is_followed(
         followed(north, tmp_path / "other" / "coordinator", folder / "n2")
     forger = Ed25519PrivateKey.generate()
     with pytest.raises(ConfigurationError, match="the one that signed the agreement before"):
-        Agreement.new(first.algorithm(), sites(NAMES), first.pace, forger, after=first)
+        Agreement.new(first.algorithm(), sites(NAMES), first.pace, forger, exchanges=9, after=first)
     after = followed(north, second, folder / "n2")
     with pytest.raises(PrivacyError, match="does not follow the one of"):  # back to the one before
         followed(after, folder / "coordinator", folder / "n3")

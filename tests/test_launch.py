@@ -34,7 +34,8 @@ from tests.networks import Hub, until
 
 PROBLEM = problems.Logistic(3, feature_bound=1.0)
 SAMPLES = [(np.array([0.5, -0.25, 0.5], np.float32), 1)] * 50
-QUICK = Pace(deadline=0.1, patience=0.1, retry=0.02)
+QUICK = Pace(deadline=0.1, patience=0.1, retry=0.02, period=0.001)
+LATE = 10**6  # exchanges
 STATE_KEY = bytes(range(32))
 
 
@@ -59,7 +60,9 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 def alone(folder: Path, algorithm: Any = ALONE, source: str = "meters") -> NodeDirectory:
     """The directory of a node without neighbours."""
-    (made,) = try_network(folder, prepared(algorithm), hosts=["127.0.0.1"], sources=[source], pace=QUICK)
+    (made,) = try_network(
+        folder, prepared(algorithm), hosts=["127.0.0.1"], sources=[source], pace=QUICK, exchanges=LATE
+    )
     return made
 
 
@@ -175,7 +178,7 @@ def test_what_a_neighbour_refused_is_not_accepted_later(
 ) -> None:
     """Neither with --adopt again, nor, where it had begun, without it."""
     algorithm = private(topology.complete(2))
-    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK)
+    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK, exchanges=LATE)
     if played:
         run_together(made, played, algorithm)
     shutil.copytree(made[0].path, tmp_path / "old")
@@ -204,7 +207,7 @@ def test_a_run_that_has_ended_is_adopted_once(tmp_path: Path, monkeypatch: pytes
 
 def test_all_neighbours_must_agree_to_an_adoption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     algorithm = private(topology.complete(3))
-    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3, pace=QUICK)
+    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3, pace=QUICK, exchanges=LATE)
     run_together(made, 2, algorithm)
     others = [opened(node, 4, algorithm) for node in made[1:]]
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "other machine"))
@@ -586,7 +589,7 @@ def test_no_copy_of_an_earlier_run_can_go_on_meanwhile(tmp_path: Path) -> None:
 
 def test_addresses_of_nobody_are_refused_and_others_are_taken(tmp_path: Path) -> None:
     algorithm = private(topology.complete(3))
-    node, *_ = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3)
+    node, *_ = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 3, arrivals="public")
     say(node, '[addresses]\nnode-2 = "10.0.0.7:7400"')
     peers = node.link(node.settings(), algorithm.topology).peers
     assert {number: one.address for number, one in peers.items()} == {1: "127.0.0.1:7401", 2: "10.0.0.7:7400"}
@@ -599,7 +602,7 @@ def test_addresses_of_nobody_are_refused_and_others_are_taken(tmp_path: Path) ->
 
 def test_standard_input_after_a_restart_needs_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = alone(tmp_path / "net")
-    say(node, 'data = "-"', 'empty = "wait"')
+    say(node, 'data = "-"')
 
     def feed(count: int) -> None:
         monkeypatch.setattr(sys, "stdin", io.StringIO('{"x": [0.5, 0.0, 0.5], "y": 1}\n' * count))

@@ -1,7 +1,7 @@
 """The directory of a node: what it needs to take part, and no secret of the other nodes.
 
 node.toml        data and pages: for its owner to edit
-agreement.json   what all nodes of the network have agreed on: algorithm, pace, members
+agreement.json   what all nodes of the network have agreed on: algorithm, pace, members, arrivals, end
 request.json     its public keys, for the coordinator
 members.json     the public keys of all members, and accepted.json: the fingerprints that its owner has accepted
 cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it never
@@ -24,7 +24,6 @@ from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.members import Members
-from gossamer.net.node.agreement import Empty
 from gossamer.net.store.vault import Sealer, read_key, seal_key
 from gossamer.net.wire.certificates import public_key_of
 from gossamer.net.wire.pairs import pair_secret, public_pair_key
@@ -53,9 +52,6 @@ label = {label}
 
 # The ledger adds up what these data cost under this name. It cannot be changed.
 source = {source}
-
-# Where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when samples come.
-empty = "silent"
 
 # true: an algorithm without any privacy may run.
 no_guarantee = {no_guarantee}
@@ -97,10 +93,8 @@ class Settings:
     http: str = ""
     data: str = "-"
     label: str = "y"
-    empty: Empty = "silent"
     no_guarantee: bool = False
     sealed: bool = False
-    exchanges: int | None = None
     earlier: Sequence[str] = ()
     continues: str = ""
     budget: Mapping[str, float] | None = None

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from gossamer.errors import ConfigurationError, NetworkError
@@ -173,6 +174,6 @@ def _require_comparable(ledger: AnyLedger, path: str, source: str, key: bytes, p
     if ledger.identity.key == key_fingerprint(key):
         raise ConfigurationError("earlier", path, "other runs than this one", "what it has spent counts by itself")
     unit = cost_of(ledger).unit
-    if unit and unit != unit_of(promise):
+    if unit and unit not in (unit_of(promise), unit_of(replace(promise, public_arrivals=False))):  # that protects more
         hint = f"it protects {unit}; losses of different guarantees do not add up"
         raise ConfigurationError("earlier", path, f"runs that protect {unit_of(promise)}", hint)

@@ -22,7 +22,7 @@ from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledgers import earlier_costs, enter_earlier, last_mark
-from gossamer.net.node.agreement import prepared, promise_of
+from gossamer.net.node.agreement import prepared, promise_of, require_kept
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
 from gossamer.net.registry import DataAccount, Registry, registry_of
@@ -107,7 +107,7 @@ def launch(
         algorithm: what its agreement.json says.
         data: samples, instead of those that the settings name: a file as seen from the directory, "-" for standard
             input, or an iterable of pairs (x, y), with None where there is nothing now.
-        exchanges: after how many to end, instead of what the settings say.
+        exchanges: after how many to end, where that is before what the agreement says.
         state_key: a file with the 32 bytes that state, messages and noise key are encrypted with.
         adopt: accept a directory that this machine has never seen: one that was moved here. Then all neighbours must
             agree that they hold nothing later from it, before anything is released or the witness learns of it.
@@ -115,15 +115,16 @@ def launch(
     """
     require_net()
     directory.require_latest()
-    ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
+    ready, agreed = prepared(algorithm, allow_no_guarantee=settings.no_guarantee), directory.agreement()
+    require_kept(ready, agreed.arrivals, agreed.exchanges, agreed.pace.period)
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
-    board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
+    board = Board(ready.problem, ready.guarantee, link.learner, schema=agreed.schema)
     budget = None if settings.budget is None else Budget(**settings.budget)
     with ExitStack() as stack:
         registry = stack.enter_context(closing(Registry(registry_of(directory.path, settings.registry))))
-        promise = promise_of(ready, settings.empty)
+        promise = promise_of(ready, agreed.arrivals)
         earlier = earlier_costs(directory.path, settings, key, promise, stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
@@ -145,13 +146,13 @@ def launch(
             transport=_transport(link, board),
             source=source,
             board=board,
-            pace=directory.agreement().pace,
-            exchanges=settings.exchanges if exchanges is None else exchanges,
+            pace=agreed.pace,
+            exchanges=min((end for end in (exchanges, agreed.exchanges) if end is not None), default=None),
             budget=budget,
             earlier=earlier,
             account=account,
-            empty=settings.empty,
             play=_kept_by(board, directory, link, ready.problem, sealer, stack),
+            arrivals=agreed.arrivals,
         )
         if settings.http:
             endpoint = stack.enter_context(_endpoint(board, settings.http))

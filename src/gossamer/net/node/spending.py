@@ -104,7 +104,7 @@ def unit_of(promise: Guarantee) -> str:
     >>> unit_of(Guarantee("proven", losses=(Pure(0.5),), deltas=(0.0,)))
     'one sample of one learner (occurrence), observer peers'
     """
-    return f"{promise.unit} ({promise.per}), observer {promise.observer}"
+    return f"{promise.protected} ({promise.per}), observer {promise.observer}"
 
 
 def units_of(costs: Iterable[Cost]) -> list[str]:

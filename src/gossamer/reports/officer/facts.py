@@ -190,10 +190,10 @@ def _agreed(node: NodeDirectory, identity: Identity, promise: Guarantee) -> Agre
     except (OSError, ValueError, KeyError, TypeError):
         pinned = None
     accepted = members is not None and pinned == members.fingerprints
-    return Agreed(agreement, members, accepted, settings, _confirmed(agreement, settings, identity, promise))
+    return Agreed(agreement, members, accepted, settings, _confirmed(agreement, identity, promise))
 
 
-def _confirmed(agreement: Agreement, settings: Settings, identity: Identity, promise: Guarantee) -> bool:
+def _confirmed(agreement: Agreement, identity: Identity, promise: Guarantee) -> bool:
     """Whether the agreement's algorithm, made again, promises what the ledger says; refused where it is another one."""
     try:
         ready = prepared(agreement.algorithm(), allow_no_guarantee=True)
@@ -201,4 +201,4 @@ def _confirmed(agreement: Agreement, settings: Settings, identity: Identity, pro
         return False
     if ready.digest != identity.config:
         raise LedgerError("agreement.json: its algorithm is another one than that of the ledger beside it.")
-    return promise_of(ready, settings.empty) == promise
+    return promise_of(ready, agreement.arrivals) == promise
