@@ -199,7 +199,9 @@ def _without_writing(connect: Callable[..., Any]) -> Callable[..., Any]:
 def test_a_run_that_protects_nobody_says_so_first(tmp_path: Path) -> None:
     algorithm = algorithms.d_ogd(problems.Logistic(3, feature_bound=1.0), topology.isolated(1), step=0.1)
     hosts = ["127.0.0.1"]
-    (made,) = try_network(tmp_path / "one", algorithm, hosts=hosts, pace=Pace(patience=0.1), no_guarantee=True)
+    (made,) = try_network(
+        tmp_path / "one", algorithm, hosts=hosts, pace=Pace(patience=0.1, period=0.01), exchanges=9, no_guarantee=True
+    )
     go(made, 2, algorithm)
     page = html(gathered(made.path))
     assert '<span class="bad">No protection: this run protects nobody.</span>' in page
@@ -272,7 +274,9 @@ def _schema(names: list[str]) -> Schema:
 def _agreement_of(network: Any, members: dict[str, str], schema: Schema) -> Agreement:
     problem = problems.Logistic(len(schema.features), feature_bound=4.0)
     made = algorithms.pd_ogd(problem, network, budget=Budget(1.0), clip=1.0, step=0.1)
-    return Agreement.new(prepared(made), members, Pace(), Ed25519PrivateKey.generate(), schema=schema)
+    return Agreement.new(
+        prepared(made), members, Pace(), Ed25519PrivateKey.generate(), schema=schema, arrivals="public"
+    )
 
 
 def _with(facts: Any, agreement: Agreement) -> Any:

@@ -417,7 +417,9 @@ def test_the_owner_is_told(tmp_path: Path) -> None:
         'algorithm = {name = "pd_ogd", budget = {epsilon = 1.0}, clip = 1.0, step = 0.1}\n'
     )
     members = ["--member", "north=127.0.0.1:7400", "--member", "south=127.0.0.1:7401"]
-    runner.invoke(app, ["network", "new", str(tmp_path / "net"), "--algorithm", str(file), *members])
+    runner.invoke(
+        app, ["network", "new", str(tmp_path / "net"), "--algorithm", str(file), "--exchanges", "9", *members]
+    )
     go(alone(tmp_path / "one"), 2)
     join = ["node", "join", str(tmp_path / "net" / "agreement.json"), "--member", "north", "--source"]
     told = runner.invoke(app, [*join, "meters", str(tmp_path / "north")])

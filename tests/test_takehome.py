@@ -61,7 +61,7 @@ def test_the_model_of_a_node_is_what_it_released(tmp_path: Path) -> None:
 def test_what_was_released_answers_before_neighbours_do(tmp_path: Path) -> None:
     """A node that starts again, alone: it waits, and predicts."""
     algorithm = private(topology.complete(2))
-    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK)
+    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK, exchanges=20)
     run_together(made, 3, algorithm)
     waiting = opened(made[0], 9, algorithm)
     with lingering(waiting):
@@ -71,7 +71,7 @@ def test_what_was_released_answers_before_neighbours_do(tmp_path: Path) -> None:
 
 def test_no_model_of_raw_decisions(tmp_path: Path) -> None:
     algorithm = algorithms.pdop(PROBLEM, topology.complete(2), clip=1.0, horizon=20)
-    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK)
+    made = try_network(tmp_path / "net", prepared(algorithm), hosts=["127.0.0.1"] * 2, pace=QUICK, exchanges=20)
     run_together(made, 3, algorithm)
     assert not made[0].decisions.exists()
     with pytest.raises(PrivacyError, match="functions of raw data"):

@@ -106,7 +106,7 @@ def counted(runs: Sequence[Known]) -> list[Cost]:
     alone: list[Cost] = []
     joint: dict[tuple[str, str], list[Cost]] = {}
     for run in runs:
-        if run.cost.unit.startswith(_JOINT):
+        if any(unit in run.cost.unit for unit in _JOINT):
             joint.setdefault((run.network, run.cost.unit), []).append(run.cost)
         else:
             alone.append(run.cost)

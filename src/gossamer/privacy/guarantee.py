@@ -60,6 +60,15 @@ class Assumption:
         return f"{self.claim} ({f'enforced by {self.enforced_by}' if self.enforced else 'not enforced'})"
 
 
+def content_of(unit: str) -> str:
+    """What is protected where everybody knows when units come: less than the whole unit.
+
+    >>> content_of("one sample of one learner")
+    'the content of one sample of one learner, of which everybody knows that and when it comes,'
+    """
+    return f"the content of {unit}, of which everybody knows that and when it comes,"
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """What an observer can learn at most, and why we believe it.
@@ -179,8 +188,7 @@ class Guarantee:
     @property
     def protected(self) -> str:
         """What changes between neighbours, in words."""
-        known = ", of which everybody knows that and when it comes,"
-        return f"the content of {self.unit}{known}" if self.public_arrivals else str(self.unit)
+        return content_of(str(self.unit)) if self.public_arrivals else str(self.unit)
 
     def with_public_arrivals(self) -> Guarantee:
         """The same where everybody knows when units come: only their content changes."""

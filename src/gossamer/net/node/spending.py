@@ -10,6 +10,7 @@ from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
 from gossamer.privacy import Budget, Guarantee, Loss, accounting, compose
+from gossamer.privacy.guarantee import content_of
 
 T = TypeVar("T")
 
@@ -108,8 +109,25 @@ def unit_of(promise: Guarantee) -> str:
 
 
 def units_of(costs: Iterable[Cost]) -> list[str]:
-    """What these runs protect; those that have released nothing protect nothing."""
-    return sorted({cost.unit for cost in costs if cost.unit})
+    """What these runs protect; those that have released nothing protect nothing.
+
+    Where one run protects a sample and another one only its content, both protect its content.
+
+    >>> runs = [Cost("meters", "r1", 0, None, 0.0, 0.0, unit) for unit in ("one sample (occurrence)", "")]
+    >>> units_of(runs)
+    ['one sample (occurrence)']
+    >>> content = content_of("one sample") + " (occurrence)"
+    >>> units_of([*runs, runs[0]._replace(unit=content)]) == [content]
+    True
+    """
+    units = {cost.unit for cost in costs if cost.unit}
+    return sorted(unit for unit in units if _content(unit) not in units)
+
+
+def _content(unit: str) -> str:
+    """The weaker promise about the same unit, as `unit_of` writes both."""
+    protected, _, rest = unit.partition(" (")
+    return f"{content_of(protected)} ({rest}"
 
 
 def own_of(each: Sequence[T], learner: int) -> T:
