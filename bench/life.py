@@ -254,7 +254,7 @@ def _begin(story: Story, nursery: Nursery) -> dict[str, NodeDirectory]:
     shutil.copytree(STORED, folder / "old")
     sites = {name: f"127.0.0.1:{story.port + number}" for number, name in enumerate(MEMBERS)}
     pace = Pace(deadline=60.0, period=story.period)
-    new_network(coordinator, algorithm_for(len(sites), story.horizon), sites, pace=pace)
+    new_network(coordinator, algorithm_for(len(sites), story.horizon), sites, pace=pace, exchanges=2 * story.horizon)
     agreement, nodes = coordinator / "agreement.json", {}
     for name in MEMBERS:
         data = story.records(name)

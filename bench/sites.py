@@ -149,7 +149,7 @@ def network_scores(folder: Path, data: Path, found: Any) -> list[float]:
     port = free_range(6)
     members = {name: f"127.0.0.1:{port + number}" for number, name in enumerate(CLINICS)}
     ready = prepared(found.algorithm)
-    new_network(folder / "coordinator", ready, members, pace=Pace(period=0.2), schema=found.schema)
+    new_network(folder / "coordinator", ready, members, pace=Pace(period=0.2), schema=found.schema, exchanges=100)
     pages = [f"127.0.0.1:{port + 3 + number}" for number in range(3)]
     made = [
         join(

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from zlib import crc32
 
 from gossamer import Budget, algorithms, problems, topology
 from gossamer.core import Algorithm
@@ -27,7 +28,8 @@ from gossamer.net import (
     prepared,
 )
 
-PACE = Pace(deadline=5.0, patience=5.0, retry=0.02)
+PACE = Pace(deadline=5.0, patience=5.0, retry=0.02, period=0.001)
+LATE = 10**6  # exchanges: the end of learning
 PROBLEM = problems.Logistic(2, feature_bound=1.0)
 
 
@@ -43,7 +45,7 @@ def sites(names: Iterable[str], port: int = 7400) -> dict[str, str]:
 
 def begun(folder: Path, names: Sequence[str], rows: int = 40) -> dict[str, NodeDirectory]:
     """A network whose members have accepted each other, with so many records each."""
-    new_network(folder / "coordinator", algorithm_for(len(names)), sites(names), pace=PACE)
+    new_network(folder / "coordinator", algorithm_for(len(names)), sites(names), pace=PACE, exchanges=LATE)
     made = {name: joined(folder, name, folder / "coordinator", folder / name, rows) for name in names}
     admit(folder / "coordinator", [node.path / "request.json" for node in made.values()])
     for node in made.values():
@@ -61,7 +63,8 @@ def write_records(file: Path, name: str, numbers: Iterable[int]) -> None:
     with file.open("a", encoding="utf-8") as opened:
         for number in numbers:
             label = (number + len(name)) % 2
-            opened.write(json.dumps({"x": [label - 0.5, number / 1000], "y": label}) + "\n")
+            own = crc32(name.encode()) % 1000 / 1e6  # no two sites have the same records
+            opened.write(json.dumps({"x": [label - 0.5, number / 1000 + own], "y": label}) + "\n")
 
 
 def agree(bill: Bill) -> Budget:

@@ -157,7 +157,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, str
     (folder / "bin" / "docker").write_text(script)
     (folder / "bin" / "docker").chmod(0o755)
     path = f"{folder / 'bin'}:{os.environ['PATH']}"
-    command = ["sh", str(folder / "compose" / "enrol.sh"), str(folder / "algorithm.toml")]
+    command = ["sh", str(folder / "compose" / "enrol.sh"), str(folder / "algorithm.toml"), "50"]
     run = subprocess.run(
         command, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False, timeout=240
     )

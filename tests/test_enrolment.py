@@ -40,7 +40,7 @@ from gossamer.net.store.export import export
 from gossamer.net.wire.certificates import certificate_for, common_name
 from gossamer.net.wire.pairs import public_pair_key
 from gossamer.privacy import SecureNoise
-from tests.lives import PACE, run, sites
+from tests.lives import LATE, PACE, run, sites
 from tests.networks import Hub
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +50,7 @@ ALGORITHM = prepared(algorithms.pd_ogd(problems.Logistic(2), topology.ring(3), b
 
 def agreed(folder: Path, algorithm: object = ALGORITHM) -> dict[str, NodeDirectory]:
     """An agreement in `folder`, and what every site made of it."""
-    new_network(folder, algorithm, SITES)
+    new_network(folder, algorithm, SITES, arrivals="public")
     return {name: join(folder / "agreement.json", name, folder / name) for name in SITES}
 
 
@@ -147,7 +147,7 @@ def test_the_cosine_of_what_a_coordinator_recovers_is_chance(tmp_path: Path, mon
     )
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
     coordinator = tmp_path / "coordinator"
-    new_network(coordinator, algorithm, sites(names), pace=PACE)
+    new_network(coordinator, algorithm, sites(names), pace=PACE, exchanges=LATE)
     nodes = [join(coordinator / "agreement.json", name, tmp_path / name, algorithm=algorithm) for name in names]
     admit(coordinator, [node.path / "request.json" for node in nodes])
     for node in nodes:
@@ -363,7 +363,7 @@ def test_members_that_somebody_else_signed_are_refused(folder: Path) -> None:
 )
 def test_members_that_make_no_sense(tmp_path: Path, members: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        new_network(tmp_path / "net", ALGORITHM, members)
+        new_network(tmp_path / "net", ALGORITHM, members, arrivals="public")
     assert not (tmp_path / "net").exists()
 
 
@@ -375,7 +375,7 @@ def test_who_is_not_in_the_agreement_cannot_join(folder: Path) -> None:
 
 def test_an_algorithm_without_privacy_needs_the_word_of_every_site(tmp_path: Path) -> None:
     raw = algorithms.d_ogd(problems.Logistic(2), topology.ring(3), step=0.1)
-    new_network(tmp_path, raw, SITES)
+    new_network(tmp_path, raw, SITES, arrivals="public")
     with pytest.raises(PrivacyError, match="--no-guarantee"):
         join(tmp_path / "agreement.json", "north", tmp_path / "north")
     join(tmp_path / "agreement.json", "north", tmp_path / "north", no_guarantee=True)
@@ -421,7 +421,9 @@ def test_trying_says_that_it_is_for_trying(tmp_path: Path) -> None:
         'problem = {kind = "logistic", dim = 2}\ntopology = {kind = "ring"}\n'
         'algorithm = {name = "pd_ogd", budget = {epsilon = 1.0}, clip = 1.0, step = 0.1}\n'
     )
-    done = CliRunner().invoke(app, ["network", "try", str(tmp_path / "net"), "--algorithm", str(file), "--nodes", "3"])
+    given = ["network", "try", str(tmp_path / "net"), "--algorithm", str(file), "--nodes", "3", "--arrivals", "public"]
+    done = CliRunner().invoke(app, given)
     assert done.exit_code == 0, done.stderr
     assert "this machine made the keys of all nodes" in " ".join(done.output.split())
-    assert [one.name for one in try_network(tmp_path / "b", ALGORITHM, hosts=["a", "b", "c"])[0].path.glob("*.key")]
+    made = try_network(tmp_path / "b", ALGORITHM, hosts=["a", "b", "c"], arrivals="public")
+    assert [one.name for one in made[0].path.glob("*.key")]

@@ -533,5 +533,5 @@ def test_the_words_of_guarantees_on_disk_stay():
     promise = pure(1.0, assumptions=(Assumption("gradients are clipped", "Clip"),))
     assert sorted(json.loads(promise.to_json())) == [
         *("assumptions", "basis", "checked", "deltas", "horizon", "losses", "observer", "occurrences", "per"),
-        *("promises", "proof", "public_labels", "reason", "repeats", "sampler_error", "unit"),
+        *("promises", "proof", "public_arrivals", "public_labels", "reason", "repeats", "sampler_error", "unit"),
     ]

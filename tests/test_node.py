@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gossamer import Budget, algorithms, problems, sets, topology
-from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.errors import PrivacyError
 from gossamer.net import Ledger, LedgerError, Pace, prepared
 from gossamer.net.node.agreement import frame_format
 from gossamer.net.node.checkpoint import unpack
@@ -396,35 +396,6 @@ def test_published_costs_that_count_on_every_message_are_refused(make: Any) -> N
     published = make(PROBLEM, network, budget=Budget(1.0), clip=1.0, horizon=9, calibration="published")
     with pytest.raises(PrivacyError, match="messages are lost"):
         prepared(published)
-
-
-def test_models_that_are_not_silent_wait_for_samples(tmp_path: Path) -> None:
-    def apply(params: Any, x: Any) -> Any:
-        return x @ params["w"] + params["b"]
-
-    model = problems.Model(apply, {"w": jnp.zeros((2, 2)), "b": jnp.zeros(2)}, features=(2,), classes=2)
-    algorithm = prepared(algorithms.d_ogd(model, topology.isolated(1), step=0.1), allow_no_guarantee=True)
-    with pytest.raises(ConfigurationError, match="wait"):
-        members(tmp_path / "a", algorithm, Hub())
-    samples = [(np.ones(2), 1), (np.ones(3), 1), (np.ones(2), 0)]  # the second is left out
-    (one,) = members(tmp_path / "b", algorithm, Hub(), empty="wait", samples=samples, exchanges=2)
-    run_all([one])
-    assert max(one.played) == 2
-
-
-def test_who_waits_for_samples_shows_when_they_come(tmp_path: Path) -> None:
-    algorithm = private(topology.isolated(1))
-    (one,) = members(tmp_path, algorithm, Hub(), empty="wait", exchanges=2)
-    run_all([one])
-    with Ledger.open(tmp_path / "0" / "ledger.db", read_only=True) as ledger:
-        written = ledger.promise
-    for promise in (written, one.node.board.guarantee):
-        assert promise is not None
-        assert (algorithm.guarantee.basis, promise.basis) == ("proven", "heuristic")
-        assert promise.losses == algorithm.guarantee.losses
-        assert "see when they come" in promise.sentence()
-    with pytest.raises(PrivacyError, match="what it was when the run began"):  # as if it had never waited
-        members(tmp_path, algorithm, Hub(), key=one.key, exchanges=3)
 
 
 def test_the_digest_tells_models_apart() -> None:

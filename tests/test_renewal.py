@@ -207,7 +207,7 @@ def test_a_certificate_of_somebody_else_is_not_taken(
 
 
 def test_the_command(tmp_path: Path) -> None:
-    node = try_network(tmp_path / "net", ALGORITHM, hosts=["127.0.0.1"] * 3)[1]
+    node = try_network(tmp_path / "net", ALGORITHM, hosts=["127.0.0.1"] * 3, arrivals="public")[1]
     pinned = node.members().fingerprint
     done = CliRunner().invoke(app, ["node", "renew", str(node.path), "--host", "10.0.0.7"])
     assert done.exit_code == 0, done.stderr

@@ -478,6 +478,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     said = command(
         "network", "try", folder / "net", "--algorithm", folder / "a.toml", "--nodes", 3,
         "--port", ports[0], "--http-port", ports[1], "--period", 0.02,
+        "--exchanges", LEAKING,
     )  # fmt: skip
     nodes = [folder / f"net/node-{i}" for i in range(3)]
     needles: dict[str, set[bytes]] = {}

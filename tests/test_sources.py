@@ -605,10 +605,8 @@ def test_rows_without_a_sample_have_no_gradient():
         assert np.any(gradients[0])
 
 
-def test_problems_whose_empty_rows_speak_are_refused():
+def test_more_samples_than_rows_are_refused():
     sample = (np.zeros(IMAGES.feature_shape, np.float32), 1)
     assert block_of(IMAGES, [sample], 1).x.shape == (1, 10, 10, 1)
-    with pytest.raises(ConfigurationError, match="without features has no gradient"):
-        block_of(IMAGES, [None], 1)
     with pytest.raises(ConfigurationError, match="at most 1"):
         block_of(TWO, [None, None], 1)

@@ -17,7 +17,7 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net import Bill, NodeDirectory, admit, new_network, upgrade
 from gossamer.net.ledgers import checked_ledger, distinct
 from gossamer.net.node.spending import added_up, costs_of
-from tests.lives import PACE, agree, algorithm_for, begun, rows_of, rows_read, run, sites
+from tests.lives import LATE, PACE, agree, algorithm_for, begun, rows_of, rows_read, run, sites
 from tests.networks import Hub
 
 STORED = Path(__file__).parent / "data" / "node-0.2"
@@ -39,7 +39,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     shutil.copytree(STORED, tmp_path / "old")
-    new_network(tmp_path / "coordinator", algorithm_for(2), sites(NAMES), pace=PACE)
+    new_network(tmp_path / "coordinator", algorithm_for(2), sites(NAMES), pace=PACE, exchanges=LATE)
     return tmp_path
 
 

@@ -16,6 +16,7 @@ from gossamer.net import NodeDirectory, Pace, admit, join, new_network, prepared
 from gossamer.net.wire.certificates import certified, common_name
 
 SCHEMA = Schema((Number("age", 0, 100), Number("size", 0, 50)), Choice("diagnosis", ("benign", "malignant")))
+LATE = 10**6  # exchanges: the end of learning
 ROWS = 120
 
 
@@ -31,7 +32,8 @@ def network(folder: Path, ports: Sequence[int] = (7400, 7401)) -> Path:
     """Sites that have joined and accepted each other; the directory of the first, `north`, beside north.csv."""
     sites = {name: f"127.0.0.1:{port}" for name, port in zip(("north", "south"), ports, strict=False)}
     ready = algorithm(len(sites))
-    new_network(folder / "coordinator", ready, sites, pace=Pace(deadline=0.1, patience=0.1), schema=SCHEMA)
+    pace = Pace(deadline=0.1, patience=0.1, period=0.001)
+    new_network(folder / "coordinator", ready, sites, pace=pace, schema=SCHEMA, exchanges=LATE)
     made = [
         join(folder / "coordinator/agreement.json", name, folder / name, data="../north.csv", algorithm=ready)
         for name in sites
@@ -162,7 +164,7 @@ WRONGS = (
     Wrong(
         "a budget below what the first exchange costs",
         lambda node: _settings(node, "[budget]\nepsilon = 0.5\ndelta = 1e-6"),
-        "what earlier runs and the first exchange cost",
+        "[budget] in node.toml",
     ),
     Wrong("a key that others may read", lambda node: (node / "cert.key").chmod(0o644), "others may read"),
     Wrong("the certificate of another key", _the_certificate_of_another, "that of another key"),

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Make the network of compose.yaml: ./enrol.sh ALGORITHM.toml, then docker compose up. ./mail stands for e-mail between
-# the sites: it holds public files only. It must be writable for user 10001, and data/NAME/samples.jsonl readable.
+# Make the network of compose.yaml: ./enrol.sh ALGORITHM.toml EXCHANGES, then docker compose up. ./mail stands for e-mail
+# between the sites: it holds public files only. It must be writable for user 10001, and data/NAME/samples.jsonl readable.
 #
 # Here one person plays all sites, so the fingerprint is passed on. Between real sites it is compared by telephone.
 set -eu
 algorithm=$1
+exchanges=$2  # after which learning ends
 cd "$(dirname "$0")"
 mkdir -p mail
 cp "$algorithm" mail/algorithm.toml
@@ -12,7 +13,7 @@ cp "$algorithm" mail/algorithm.toml
 gossamer() { site=$1; shift; docker compose run --rm -T "$site" "$@"; }
 send() { docker compose run --rm -T --entrypoint cp "$1" "$2" "$3"; }
 
-gossamer coordinator network new /gossamer/state/coordinator --algorithm /mail/algorithm.toml \
+gossamer coordinator network new /gossamer/state/coordinator --algorithm /mail/algorithm.toml --exchanges "$exchanges" \
     --member north=north:7400 --member south=south:7400 --member west=west:7400
 send coordinator /gossamer/state/coordinator/agreement.json /mail/agreement.json
 for site in north south west; do

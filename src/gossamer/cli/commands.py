@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, Place] = {
     "network": Place("network", "network", "Make a network of nodes, or try one out on this machine."),
     "node": Place("network", "node", "Run one learner: `gossamer node DIR`. Before that: join, accept."),
     "model": Place("model", "model", "What was learnt: export it, show it, predict with it."),
-    "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export."),
+    "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export, report."),
 }
 
 

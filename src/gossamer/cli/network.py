@@ -1,41 +1,32 @@
 """`gossamer network` and `gossamer node`: learners in processes of their own, each with its own keys."""
 
-import http.client
 import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 from typer.core import TyperGroup
 
 from gossamer.checks import check_count
 from gossamer.cli import doubts, lifecycle, records
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
+from gossamer.cli.watching import watch
+from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.streams import Stream
 
 network = typer.Typer(no_args_is_help=True, help="Make a network of nodes, or try one out on this machine.")
 
+Arrivals = Literal["hidden", "public"]
+
 _PATIENCE = 20.0  # seconds for a node to end
-_COLUMNS = {
-    "exchanges": "exchanges",
-    "messages_sent": "sent",
-    "missing": "missing",
-    "resent": "sent again",
-    "epsilon_spent": "epsilon spent",
-}
 
 
 @network.command("new")
@@ -45,6 +36,13 @@ def new(
     member: Annotated[list[str], typer.Option(help="NAME=HOST:PORT of each site, in order: where others reach it.")],
     deadline: Annotated[float, typer.Option(help="Seconds to wait for a sign of life from a neighbour.")] = 10.0,
     period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
+    arrivals: Annotated[
+        Arrivals,
+        typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples."),
+    ] = "hidden",
+    exchanges: Annotated[
+        int | None, typer.Option(help="After how many exchanges learning ends for all. Needed with hidden.")
+    ] = None,
     no_guarantee: Annotated[
         bool, typer.Option("--no-guarantee", help="Allow an algorithm without any privacy.")
     ] = False,
@@ -57,14 +55,27 @@ def new(
     members = lifecycle.members_of("--member", member)
     found = load_for_nodes(algorithm, len(members))
     ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
-    new_network(directory, ready, members, pace=Pace(deadline=deadline, period=period), schema=found.schema)
+    pace = Pace(deadline=deadline, period=period)
+    new_network(directory, ready, members, pace=pace, schema=found.schema, arrivals=arrivals, exchanges=exchanges)
     console = Console()
     warn(*doubts.about_privacy(ready.guarantee))
-    say(console, ready.describe())
+    _say_agreed(console, ready, arrivals, exchanges)
     say(console, f"Send {directory / 'agreement.json'} to every site. There:")
     for name in members:
         say(console, f"  gossamer node join agreement.json DIR --member {shlex.quote(name)}")
     say(console, f"Then give every request.json to `gossamer network admit {directory} REQUEST...`.")
+
+
+def _say_agreed(console: Console, ready: Algorithm, arrivals: Arrivals, exchanges: int | None) -> None:
+    """What is computed, what is promised, and when."""
+    from gossamer.net.node.agreement import promise_of
+
+    say(console, ready.describe().replace(ready.guarantee.sentence(), promise_of(ready, arrivals).sentence()))
+    hidden = "Nodes exchange at their pace, whether samples come or not: nobody sees when they come."
+    public = "Nodes exchange when one of them has samples: everybody sees when they come."
+    say(console, public if arrivals == "public" else hidden)
+    if exchanges is not None:
+        say(console, f"Learning ends after {exchanges:,} exchanges. The last model stays.")
 
 
 network.command("change")(lifecycle.change)
@@ -97,6 +108,16 @@ def try_out(
     http_port: Annotated[int, typer.Option(help="Node i has its page at this port + i; 0: none.")] = 8400,
     deadline: Annotated[float, typer.Option(help="Seconds to wait for a sign of life from a neighbour.")] = 10.0,
     period: Annotated[float, typer.Option(help="Seconds from one exchange to the next, at least.")] = 1.0,
+    arrivals: Annotated[
+        Arrivals,
+        typer.Option(help="hidden: nodes speak at their pace, samples or not; public: when there are samples."),
+    ] = "hidden",
+    exchanges: Annotated[
+        int | None,
+        typer.Option(
+            help="After how many exchanges learning ends for all. Default with [data] and hidden: with the samples."
+        ),
+    ] = None,
     samples: Annotated[int, typer.Option(help="With [data] in the file: samples to write for each node.")] = 1000,
     source: Annotated[
         list[str] | None,
@@ -119,6 +140,8 @@ def try_out(
     hosts = _for_each("--host", host or ["127.0.0.1"], nodes)
     sources = _for_each("--source", source, nodes, end="/node-{}") if source else None
     ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
+    if exchanges is None and arrivals == "hidden" and found.stream is not None:
+        exchanges = ready.schedule.exchanges(min(samples, found.stream.length or samples))
     made = try_network(
         directory,
         ready,
@@ -126,13 +149,15 @@ def try_out(
         port=port,
         http_port=http_port or None,
         pace=Pace(deadline=deadline, period=period),
+        arrivals=arrivals,
+        exchanges=exchanges,
         sources=sources,
         schema=found.schema,
         no_guarantee=no_guarantee,
     )
     console = Console()
     warn(*doubts.about_privacy(ready.guarantee), *doubts.about_labels(found.only_label))
-    say(console, ready.describe())
+    _say_agreed(console, ready, arrivals, exchanges)
     for learner, node in enumerate(made):
         if found.stream is not None:
             _write_samples(node.path / "samples.jsonl", found.stream, learner, samples)
@@ -205,6 +230,7 @@ def join_network(
     ] = False,
 ) -> None:
     """Make the directory of this site's node, and the request that the coordinator needs."""
+    from gossamer.cli import registered
     from gossamer.net.enrolment import join
     from gossamer.net.membership.agreement import Agreement
     from gossamer.net.membership.members import Request
@@ -226,8 +252,9 @@ def join_network(
         no_guarantee=no_guarantee,
     )
     console, request = Console(), made.path / "request.json"
-    warn(*doubts.about_privacy(ready.guarantee))
-    say(console, ready.describe())
+    registered.enter(made)
+    warn(*doubts.about_privacy(ready.guarantee), *registered.about_others(made))
+    _say_agreed(console, ready, agreed.arrivals, agreed.exchanges)
     say(console, f"Send {request} to the coordinator. It holds public keys only.")
     say(console, f"Fingerprint of {member}: {Request.read(request, agreed).fingerprint}")
 
@@ -280,6 +307,7 @@ def run_node(
     linger: Annotated[bool, typer.Option(help="At the end keep serving the last decision, until SIGTERM.")] = True,
 ) -> None:
     """Run one learner, until its guarantee is used up or somebody stops it."""
+    from gossamer.cli import registered
     from gossamer.net.directory import NodeDirectory
     from gossamer.net.startup import launch, limit_arenas
 
@@ -299,6 +327,7 @@ def run_node(
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: running.node.stop())
+    warn(*registered.about_others(found))
     running.run(linger=linger)
 
 
@@ -324,7 +353,7 @@ def run(
         for path, log in zip(found, logs, strict=True)
     ]
     try:
-        _watch(found, pages, started)
+        watch(found, pages, started)
     except KeyboardInterrupt:
         pass
     finally:
@@ -345,44 +374,3 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
-
-
-def _watch(names: list[Path], pages: list[str], started: list[subprocess.Popen[bytes]]) -> None:
-    """A live table, until all nodes have come to their end."""
-    console = Console()
-    with Live(console=console, refresh_per_second=4) as live:
-        while True:
-            shown = [_ask(page) for page in pages]
-            live.update(_table(names, shown))
-            over = [one["state"] in ("finished", "exhausted") for one in shown]
-            if all(over) or any(process.poll() is not None for process in started):
-                return
-            time.sleep(0.25)
-
-
-def _table(names: list[Path], shown: list[dict[str, Any]]) -> Table:
-    table = Table("node", "state", *_COLUMNS.values())
-    for name, one in zip(names, shown, strict=True):
-        table.add_row(name.name, one["state"], *(f"{one.get(key, 0):.6g}" for key in _COLUMNS))
-    return table
-
-
-def _ask(page: str) -> dict[str, Any]:
-    """State and counts of a node, as its page says; a node that does not answer is starting, or has ended."""
-    try:
-        facts: dict[str, Any] = json.loads(_fetch(f"http://{page}/healthz"))
-        lines = [line for line in _fetch(f"http://{page}/metrics").splitlines() if "reason=" not in line]
-    except (OSError, http.client.HTTPException, ValueError):
-        return {"state": "no answer"}
-    found = {line.partition("{")[0].removeprefix("gossamer_").removesuffix("_total"): line for line in lines}
-    numbers = {name: line.rpartition(" ")[2] for name, line in found.items() if not name.startswith("#")}
-    return {name: float(number) for name, number in numbers.items()} | facts
-
-
-def _fetch(address: str) -> str:
-    try:
-        with urllib.request.urlopen(address, timeout=1.0) as answer:
-            text: bytes = answer.read()
-    except urllib.error.HTTPError as error:  # a node that is starting says so with status 503
-        text = error.read()
-    return text.decode()

@@ -26,6 +26,7 @@ def check(
     data: Annotated[str | None, typer.Option(help=f"Other data than those of node.toml: {DATA}.")] = None,
 ) -> None:
     """Show what a node's data are like, and whether anything stands in the way of a start; nothing is sent or spent."""
+    from gossamer.cli.registered import about_others
     from gossamer.net.checkup import check_data, mark_of, require_sound
     from gossamer.net.directory import NodeDirectory
     from gossamer.net.node.agreement import prepared
@@ -53,6 +54,8 @@ def check(
     if result is None:
         say(console, "Standard input cannot be checked before it is read.")
     require_sound(found, settings, result, tell)
+    for line in about_others(found):
+        say(console, line)
     end = "Nothing stands in the way of a start."
     say(console, end if accepted else "Nothing else is wrong. The keys of the other members are still to be accepted.")
 
@@ -72,6 +75,7 @@ def change(
     state_key: Annotated[Path | None, typer.Option(help="As for starting the node, where its state is sealed.")] = None,
 ) -> None:
     """Have a node read other data from now on; what was used is booked, and other members need do nothing."""
+    from gossamer.cli.registered import about_others
     from gossamer.net.checkup import change_data, check_data, require_sound
     from gossamer.net.directory import NodeDirectory
     from gossamer.net.node.agreement import prepared
@@ -90,6 +94,8 @@ def change(
     sealer = None if state_key is None else Sealer(state_key.read_bytes())
     with Ledger.open(found.ledger, sealer=sealer, witness=witness) as ledger:
         used = change_data(found, settings, ledger, new.data, query=new.query, source=source, again=again)
+        for line in about_others(found):
+            say(console, line)
         if not used:
             say(console, "No sample was used before: nothing was spent on the data before.")
             return

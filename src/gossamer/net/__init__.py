@@ -6,6 +6,7 @@ Rooms, each imports only from those below it:
 - `changes`, `backups`: how a network goes on: new members, a longer horizon, another machine, a new version
 - `ledgers`, `takehome`: runs and what they cost together, the model of a node
 - `enrolment`, `directory`, `settings`: how sites become a network, the files of a node, its node.toml
+- `registry`: all runs over the same data on their owner's machine
 - `membership`: the agreement of a network, and the keys of its members
 - `node`: the loop, the learner, its gossip, what it says to neighbours and hears from them, what it may still spend
 - `web`: what a node shows of itself; `store`: what stays on disk

@@ -118,8 +118,8 @@ def _close(node: NodeDirectory) -> None:
 
 def _promise(node: NodeDirectory) -> Guarantee:
     """What a run promises of which the backup has not seen the beginning."""
-    settings = node.settings()
-    return promise_of(prepared(node.agreement().algorithm(), allow_no_guarantee=True), settings.empty)
+    agreed = node.agreement()
+    return promise_of(prepared(agreed.algorithm(), allow_no_guarantee=True), agreed.arrivals)
 
 
 def _after(last: Row, kind: Literal["start", "end"], *, run: str = "", note: str = "") -> Row:

@@ -36,7 +36,7 @@ from gossamer.net.node.spending import Spending, added_up, needed
 from gossamer.net.settings import Settings, settings_text
 from gossamer.net.store.ledger import Identity, Ledger
 from gossamer.net.wire.certificates import certificate_for, common_name, described
-from gossamer.privacy import Budget, SecureNoise
+from gossamer.privacy import Budget, Guarantee, SecureNoise
 
 Compared = Callable[[Members, Sequence[str]], bool]
 """Asked with the keys of all members, and the names of those that are new, whether these have been compared."""
@@ -187,7 +187,7 @@ def follow(
         )
     algorithm = prepared(new.algorithm(), allow_no_guarantee=settings.no_guarantee)
     learner, key = new.number(settings.member), SecureNoise.new_key()
-    budget = _agreed_to(old, algorithm, learner, key, consent)
+    budget = _agreed_to(old, algorithm, promise_of(algorithm, new.arrivals), learner, key, consent)
     make_empty(directory)
     private, papers = old.secret("cert.key"), described((old.path / "cert.pem").read_bytes())
     name = common_name(new.network, learner)
@@ -235,9 +235,9 @@ def upgrade(
         raise ConfigurationError("OLD", str(old.path), "a directory of another network", hint)
     algorithm = prepared(agreed.algorithm(), allow_no_guarantee=bool(table.get("no_guarantee", False)))
     key = SecureNoise.new_key()
-    settings = (
-        {"member": member} | _moved(old, directory) | _agreed_to(old, algorithm, agreed.number(member), key, consent)
-    )
+    promise = promise_of(algorithm, agreed.arrivals)
+    budget = _agreed_to(old, algorithm, promise, agreed.number(member), key, consent)
+    settings = {"member": member} | _moved(old, directory) | budget
     if http is not None:
         settings["http"] = http
     return join(agreement, member, directory, algorithm=algorithm, key=key, settings=settings)
@@ -272,12 +272,13 @@ def _keep_next(old: NodeDirectory, new: Agreement) -> None:
         opened.write(new.to_bytes())
 
 
-def _agreed_to(old: NodeDirectory, algorithm: Algorithm, learner: int, key: bytes, consent: Consent) -> dict[str, Any]:
+def _agreed_to(
+    old: NodeDirectory, algorithm: Algorithm, promise: Guarantee, learner: int, key: bytes, consent: Consent
+) -> dict[str, Any]:
     """The budget to which the owner agrees; without a guarantee there is none, and nothing to add up."""
     if algorithm.guarantee.basis == "none":
         return {"earlier": []}
     settings = Settings(**{"member": "", **_moved(old, None), "budget": {"epsilon": 1.0}})
-    promise = promise_of(algorithm, settings.empty)
     with ExitStack() as stack:
         earlier = earlier_costs(old.path, settings, key, promise, stack)
     budget = partial(needed, promise, learner, earlier)
@@ -295,7 +296,7 @@ def _moved(old: NodeDirectory, new: Path | None) -> dict[str, Any]:
         whole = os.path.normpath(place / path)
         return whole if new is None or os.path.isabs(path) else os.path.relpath(whole, new.resolve())
 
-    for name in ("data", "witness"):
+    for name in ("data", "witness", "registry"):
         kind, path = file_of(kept.get(name, ""))
         if path not in ("", "-"):
             kept[name] = kind + seen(path)

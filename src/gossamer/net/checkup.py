@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from gossamer.net.data.reader import Faults
 from gossamer.net.data.sources import Mark, Source, StandardInput, from_iterable, taken_before
 from gossamer.net.data.survey import Survey, survey
 from gossamer.net.directory import NodeDirectory
-from gossamer.net.ledgers import last_mark
+from gossamer.net.ledgers import enter_own, last_mark
 from gossamer.net.node.checkpoint import Checkpoint
+from gossamer.net.registry import Registry, registry_of
 from gossamer.net.settings import Settings, query_table
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
@@ -200,9 +201,12 @@ def change_data(
         hint = "no sample was used: give --data alone"
         raise ConfigurationError("--source or --again", source or "--again", "neither", hint)
     called = source or settings.source
-    _rewrite(directory.path / "node.toml", {"data": data, "source": called}, query)
-    if used:
-        ledger.change_data(called)
+    with closing(Registry(registry_of(directory.path, settings.registry))) as registry:
+        enter_own(registry, ledger, directory.path, settings, given=True)  # refused where it has lost this run
+        _rewrite(directory.path / "node.toml", {"data": data, "source": called}, query)
+        if used:
+            ledger.change_data(called)
+        enter_own(registry, ledger, directory.path, replace(settings, data=data, source=called, query=query))
     return used
 
 

@@ -1,7 +1,7 @@
 """The directory of a node: what it needs to take part, and no secret of the other nodes.
 
 node.toml        data and pages: for its owner to edit
-agreement.json   what all nodes of the network have agreed on: algorithm, pace, members
+agreement.json   what all nodes of the network have agreed on: algorithm, pace, members, arrivals, end
 request.json     its public keys, for the coordinator
 members.json     the public keys of all members, and accepted.json: the fingerprints that its owner has accepted
 cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it never
@@ -66,6 +66,11 @@ class NodeDirectory:
     def witness(self) -> str:
         """Where node.toml says that the witness lies, also of directories that earlier versions made."""
         return str(self.table().get("witness", ""))
+
+    @property
+    def registry(self) -> str:
+        """Where node.toml says that the registry lies, likewise."""
+        return str(self.table().get("registry", ""))
 
     def table(self) -> dict[str, Any]:
         """What node.toml says, whatever version of Gossamer made it."""

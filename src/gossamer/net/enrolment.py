@@ -24,9 +24,9 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory
-from gossamer.net.membership.agreement import Agreement, Arrivals
+from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.members import Members, Request
-from gossamer.net.node.agreement import key_fingerprint, prepared
+from gossamer.net.node.agreement import Arrivals, key_fingerprint, prepared, require_kept
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.settings import SETTINGS, Settings, query_table, settings_text
 from gossamer.net.store.ledger import Identity, Ledger
@@ -55,14 +55,14 @@ def new_network(
         pace: how long nodes wait.
         schema: what records look like; None where samples come as numbers.
         arrivals: whether it is public when samples come.
-        exchanges: after how many learning ends; None: with the guarantee.
+        exchanges: after how many learning ends, which must be said where arrivals are hidden; None: with the guarantee.
 
     >>> import tempfile
     >>> from gossamer import algorithms, problems, topology
     >>> algorithm = algorithms.d_ogd(problems.Linear(2), topology.complete(2), step=0.1)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     sites = {"north": "127.0.0.1:7400", "south": "127.0.0.1:7401"}
-    ...     agreement = new_network(Path(folder), algorithm, sites)
+    ...     agreement = new_network(Path(folder), algorithm, sites, arrivals="public")
     ...     file = Path(folder) / "agreement.json"
     ...     made = [join(file, name, Path(folder) / name, no_guarantee=True) for name in sites]
     ...     members = admit(Path(folder), [node.path / "request.json" for node in made]).members
@@ -124,6 +124,7 @@ def join(
     if not name.isprintable():
         raise ConfigurationError("source", name, "a text that can be printed")
     ready = algorithm or prepared(agreed.algorithm(), allow_no_guarantee=no_guarantee)
+    require_kept(ready, agreed.arrivals, agreed.exchanges, agreed.pace.period)
     Settings(member, name, http=http, data=data, label=label, query=query)  # refused here, and not at the first start
     if http:
         parts_of(http, field="http", least_port=0)
@@ -215,6 +216,8 @@ def try_network(
     port: int = 7400,
     http_port: int | None = None,
     pace: Pace | None = None,
+    arrivals: Arrivals = "hidden",
+    exchanges: int | None = None,
     sources: Sequence[str] | None = None,
     schema: Schema | None = None,
     no_guarantee: bool = False,
@@ -228,6 +231,8 @@ def try_network(
         port: where node 0 listens; node i listens at port + i.
         http_port: of the page of node 0, likewise; None: no pages.
         pace: how long nodes wait.
+        arrivals: as in `new_network`.
+        exchanges: likewise.
         sources: what the data of every node are called in its ledger, by number. By default the directory's name and
             the node's.
         schema: what records look like; None where samples come as numbers.
@@ -239,7 +244,8 @@ def try_network(
     data = sources or [f"{directory.resolve().name}/node-{learner}" for learner in range(learners)]
     _check_texts("sources", data, learners)
     names = [f"node-{learner}" for learner in range(learners)]
-    new_network(directory, algorithm, dict(zip(names, listens, strict=True)), pace=pace, schema=schema)
+    sites = dict(zip(names, listens, strict=True))
+    new_network(directory, algorithm, sites, pace=pace, schema=schema, arrivals=arrivals, exchanges=exchanges)
     made = [
         join(
             directory / "agreement.json",

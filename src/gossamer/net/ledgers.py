@@ -3,14 +3,17 @@
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-from gossamer.errors import ConfigurationError, NetworkError
+from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
+from gossamer.net.data.query import file_of, is_database
 from gossamer.net.data.sources import Mark
 from gossamer.net.directory import RESTORED, NodeDirectory
 from gossamer.net.node.agreement import key_fingerprint
 from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.node.spending import Cost, costs_of, unit_of
+from gossamer.net.registry import Registry
 from gossamer.net.settings import Settings
 from gossamer.net.store.chain import LedgerError
 from gossamer.net.store.database import hold
@@ -18,7 +21,7 @@ from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness, default_witness, witness_of
-from gossamer.privacy import Guarantee
+from gossamer.privacy import Budget, Guarantee
 
 AnyLedger = Ledger | Export
 """What a run has spent: the ledger of a node, or an export of it. Its place is a file, or the node's directory."""
@@ -63,6 +66,16 @@ def checked_ledger(place: Path, stack: ExitStack, sealer: Sealer | None = None) 
         ledger = stack.enter_context(Ledger.open(ledger.path, sealer=sealer, witness=witness, read_only=True))
         ledger.verify()
     return ledger
+
+
+def extent(place: Path, ledger: AnyLedger) -> str:
+    """What was checked of a ledger beside the chain, in words."""
+    if isinstance(ledger, Export):
+        return "an export: the chain only"
+    witness = own_witness(place, ledger)
+    place_of = "" if witness.path == default_witness(ledger.identity.key) else f" in {witness.path.parent}"
+    known = f"the witness{place_of} agrees" if witness.read() else f"no witness{place_of or ' on this machine'}"
+    return f"sealed: no messages, no state; {known}" if ledger.locked else known
 
 
 def own_witness(place: Path, ledger: Ledger) -> Witness:
@@ -128,6 +141,50 @@ def last_mark(place: Path, sealer: Sealer | None) -> Mark:
     return {} if state is None else Checkpoint.from_bytes(state).mark
 
 
+def enter_earlier(directory: Path, settings: Settings, registry: Registry) -> None:
+    """Have the registry know the `earlier` runs of a node.toml too, which `earlier_costs` has checked."""
+    for path in settings.earlier:
+        with ExitStack() as stack:
+            ledger = open_ledger(directory / path, stack)
+            registry.enter(ledger, None if isinstance(ledger, Export) else ledger.path.parent)
+
+
+def enter_own(
+    registry: Registry,
+    ledger: Ledger,
+    directory: Path,
+    settings: Settings,
+    *,
+    given: bool = False,
+    adopt: bool = False,
+) -> None:
+    """Have the registry know this run as its ledger does; refused where it has lost a run that has spent.
+
+    Args:
+        registry: of all runs.
+        ledger: open, and the newest, as its witness says.
+        directory: of the node.
+        settings: what its node.toml says.
+        given: whether its samples are given to it, instead of those that the settings name.
+        adopt: whether the ledger may be of another machine, so that neither registry nor witness knows of it.
+    """
+    if ledger.last.exchange >= 0 and not adopt and not registry.over_same_data(ledger.identity.key):
+        raise PrivacyError(
+            f"registry: {registry.path} knows nothing of this run, which has spent: it is another registry than before "
+            f"or a new one, and may not know of other runs over these data either. Bring the old one back, or name it "
+            f"in node.toml. If there is none, start with --adopt; nothing was sent."
+        )
+    _, file = file_of(settings.data)
+    registry.enter(
+        ledger,
+        directory,
+        None if given or file in ("", "-") else directory / file,
+        budget=None if settings.budget is None else Budget(**settings.budget),
+        newest=not adopt,
+        sealed=settings.sealed or is_database(settings.data),  # databases of one form begin alike, whatever is in them
+    )
+
+
 def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:
     """Take the lock of an earlier ledger and its witness, which all copies share: none can spend more meanwhile."""
     try:
@@ -156,6 +213,6 @@ def _require_comparable(ledger: AnyLedger, path: str, source: str, key: bytes, p
     if ledger.identity.key == key_fingerprint(key):
         raise ConfigurationError("earlier", path, "other runs than this one", "what it has spent counts by itself")
     unit = costs_of(ledger)[0].unit
-    if unit and unit != unit_of(promise):
+    if unit and unit not in (unit_of(promise), unit_of(replace(promise, public_arrivals=False))):  # that protects more
         hint = f"it protects {unit}; losses of different guarantees do not add up"
         raise ConfigurationError("earlier", path, f"runs that protect {unit_of(promise)}", hint)

@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from gossamer.errors import ConfigurationError
 from gossamer.net.data.query import is_database, require_no_password
 from gossamer.net.data.survey import Doubt
-from gossamer.net.node.agreement import Empty
 from gossamer.privacy import Budget
 
 SETTINGS = """\
@@ -39,25 +38,26 @@ allow = []
 # The ledger adds up what these data cost under this name. It cannot be changed.
 source = {source}
 
-# Where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when samples come.
-empty = "silent"
-
 # true: an algorithm without any privacy may run.
 no_guarantee = {no_guarantee}
 
 # true, from the first start on: state, messages and noise.key are encrypted; start the node with --state-key FILE.
 sealed = false
 
-# Directories of earlier runs over the same data: what they cost counts towards [budget]. And the one of them where
-# reading goes on: what it has read is not read again; "": begin with the first record.
+# Earlier runs over the same data of which this machine does not know: directories, or exports of ledgers. And the one
+# of them where reading goes on: what it has read is not read again; "": begin with the first record.
 earlier = []
 continues = ""
+
+# Where the registry lies, which adds up what all runs over the same data cost. "": below $XDG_STATE_HOME or
+# ~/.local/state. In a container name a file on a volume that all nodes over these data share.
+registry = ""
 
 # Where the witness against old copies of this directory lies: outside of it, and not restored together with it.
 # "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
 witness = ""
 
-# What the data may cost in all; by default what the algorithm is made for. Secure noise needs some delta.
+# What the data may cost in all, with every other run over them. Secure noise needs some delta.
 # [budget]
 # epsilon = 1.0
 # delta = 1e-6
@@ -90,14 +90,13 @@ class Settings:
     rotated: bool = False
     allow: Sequence[Doubt] = ()
     query: Mapping[str, str] | None = None
-    empty: Empty = "silent"
     no_guarantee: bool = False
     sealed: bool = False
-    exchanges: int | None = None
     earlier: Sequence[str] = ()
     continues: str = ""
     budget: Mapping[str, float] | None = None
     witness: str = ""
+    registry: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -22,10 +22,11 @@ from gossamer.net.data.query import is_database
 from gossamer.net.data.survey import Survey
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory
-from gossamer.net.ledgers import earlier_costs
-from gossamer.net.node.agreement import prepared, promise_of
+from gossamer.net.ledgers import earlier_costs, enter_earlier, enter_own
+from gossamer.net.node.agreement import prepared, promise_of, require_kept
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
+from gossamer.net.registry import DataAccount, Registry, registry_of
 from gossamer.net.settings import Settings
 from gossamer.net.store.decisions import Decisions
 from gossamer.net.store.ledger import Ledger
@@ -108,7 +109,7 @@ def launch(
         algorithm: what its agreement.json says.
         data: samples, instead of those that the settings name: a file, a folder or a database as in node.toml, "-" for
             standard input, or an iterable of pairs (x, y) or, with a schema, of records; None is nothing now.
-        exchanges: after how many to end, instead of what the settings say.
+        exchanges: after how many to end, where that is before what the agreement says.
         state_key: a file with the 32 bytes that state, messages and noise key are encrypted with.
         adopt: accept a directory that this machine has never seen: one that was moved here. Then all neighbours must
             agree that they hold nothing later from it, before anything is released or the witness learns of it.
@@ -117,28 +118,37 @@ def launch(
     """
     require_net()
     directory.require_latest()
-    schema = directory.agreement().schema
+    ready, agreed = prepared(algorithm, allow_no_guarantee=settings.no_guarantee), directory.agreement()
+    require_kept(ready, agreed.arrivals, agreed.exchanges, agreed.pace.period)
     if isinstance(data, str):
         settings = replace(settings, data=data, query=settings.query if is_database(data) else None)
-    ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
-    board = Board(ready.problem, ready.guarantee, link.learner, schema=schema)
+    board = Board(ready.problem, ready.guarantee, link.learner, schema=agreed.schema)
     budget = None if settings.budget is None else Budget(**settings.budget)
     with ExitStack() as stack:
-        earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
+        registry = stack.enter_context(closing(Registry(registry_of(directory.path, settings.registry))))
+        promise = promise_of(ready, agreed.arrivals)
+        earlier = earlier_costs(directory.path, settings, key, promise, stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
-        times = ledger.sources.count(settings.source)
-        if ledger.run is None:
-            Spending(ready, link.learner, budget, earlier, times).require_one_release()
         mark = mark_of(directory.path, settings, ledger, sealer)
-        if not ledger.ended and (data is None or isinstance(data, str)):
-            require_sound(directory, settings, check_data(directory, settings, ready.problem, schema, mark), tell)
-        source = source_of(directory.path, settings, ready.problem, schema, data, new_data=new_data)
+        given = data is not None and not isinstance(data, str)
+        if not ledger.ended and not given:
+            found = check_data(directory, settings, ready.problem, agreed.schema, mark)
+            require_sound(directory, settings, found, tell)
+        source = source_of(directory.path, settings, ready.problem, agreed.schema, data, new_data=new_data)
         if settings.continues and ledger.state() is None:
             source.resume(mark)
+        enter_earlier(directory.path, settings, registry)
+        entered = partial(enter_own, registry, ledger, directory.path, settings, given=given, adopt=adopt)
+        entered()
+        stack.callback(entered)  # at an orderly end the registry knows what the ledger does, and no more
+        account = DataAccount(registry, ledger.identity.key)
+        times = ledger.sources.count(settings.source)
+        if not ledger.ended and (ledger.last.exchange < 0 or ledger.data_changed):
+            account.require(partial(Spending(ready, link.learner).cost, promise), ledger.last.exchange + 2)
         node = Node(
             ready,
             link.learner,
@@ -147,13 +157,14 @@ def launch(
             transport=_transport(link, board),
             source=source,
             board=board,
-            pace=directory.agreement().pace,
-            exchanges=settings.exchanges if exchanges is None else exchanges,
+            pace=agreed.pace,
+            exchanges=min((end for end in (exchanges, agreed.exchanges) if end is not None), default=None),
             budget=budget,
             earlier=earlier,
             times=times,
-            empty=settings.empty,
+            account=account,
             play=_kept_by(board, directory, link, ready.problem, sealer, stack),
+            arrivals=agreed.arrivals,
         )
         if settings.http:
             endpoint = stack.enter_context(_endpoint(board, settings.http))

@@ -60,6 +60,15 @@ class Assumption:
         return f"{self.claim} ({f'enforced by {self.enforced_by}' if self.enforced else 'not enforced'})"
 
 
+def content_of(unit: str) -> str:
+    """What is protected where everybody knows when units come: less than the whole unit.
+
+    >>> content_of("one sample of one learner")
+    'the content of one sample of one learner, of which everybody knows that and when it comes,'
+    """
+    return f"the content of {unit}, of which everybody knows that and when it comes,"
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """What an observer can learn at most, and why we believe it.
@@ -70,6 +79,7 @@ class Guarantee:
         losses: the privacy loss over the whole horizon, with exact noise: one for all learners, or one for each.
         deltas: the delta at which each loss is stated.
         unit: what changes between neighbours.
+        public_arrivals: whether it is public that a unit comes, and when: then only its content changes.
         observer: whom it is against.
         horizon: the steps it covers; None: it never ends.
         occurrences: how many samples of the stream change at most where one record changes; None where that is not
@@ -91,6 +101,7 @@ class Guarantee:
     losses: tuple[Loss, ...] = ()
     deltas: tuple[float, ...] = ()
     unit: Unit = Unit.SAMPLE
+    public_arrivals: bool = False
     observer: Observer = "peers"
     horizon: int | None = None
     occurrences: int | None = None
@@ -173,6 +184,15 @@ class Guarantee:
     def _within(self, loss: Loss, budget: Budget) -> bool:
         left = budget.delta - self.sampler_share(budget.epsilon)
         return left >= 0 and loss.epsilon(left) <= budget.epsilon
+
+    @property
+    def protected(self) -> str:
+        """What changes between neighbours, in words."""
+        return content_of(str(self.unit)) if self.public_arrivals else str(self.unit)
+
+    def with_public_arrivals(self) -> Guarantee:
+        """The same where everybody knows when units come: only their content changes."""
+        return self._but(public_arrivals=True)
 
     def _but(self, **changed: Any) -> Guarantee:
         """The same with other fields; what was checked stays checked."""
@@ -275,7 +295,7 @@ class Guarantee:
             return f"No privacy guarantee: {self.reason.rstrip('.')}."
         span = "an endless horizon" if self.horizon is None else f"{self.horizon:,} step{'s' * (self.horizon > 1)}"
         learn = "learn" if self.observer in ("outsiders", "peers") else "learns"
-        what = str(self.unit)
+        what = self.protected
         if self.per == "record":
             what += f", all its occurrences (up to {self.occurrences:,}) together,"
             what += " its label being public," * self.public_labels
@@ -323,8 +343,7 @@ class Guarantee:
 
     def to_json(self) -> str:
         """As JSON text; `from_json` reads it back."""
-        facts = asdict(self) | {"losses": [loss.to_json() for loss in self.losses]}
-        return json.dumps(facts, allow_nan=False)
+        return json.dumps(asdict(self) | {"losses": [loss.to_json() for loss in self.losses]}, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Guarantee:
@@ -336,16 +355,10 @@ class Guarantee:
         """
         facts: dict[str, Any] = json.loads(text)
         checked = facts.pop("checked", "") and RECORDED
-        made = cls(
-            **facts
-            | {
-                "losses": tuple(Loss.from_json(loss) for loss in facts["losses"]),
-                "deltas": tuple(facts["deltas"]),
-                "unit": Unit(facts["unit"]),
-                "promises": tuple(Assumption(**one) for one in facts.get("promises", ())),
-                "assumptions": tuple(Assumption(**one) for one in facts["assumptions"]),
-            }
-        )
+        facts["losses"] = tuple(Loss.from_json(loss) for loss in facts["losses"])
+        for name in ("promises", "assumptions"):
+            facts[name] = tuple(Assumption(**one) for one in facts.get(name, ()))
+        made = cls(**facts)
         object.__setattr__(made, "checked", checked)
         return made
 

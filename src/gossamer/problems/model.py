@@ -177,10 +177,12 @@ class Model(Problem):
         return gradients
 
     def _row_loss(self, decision: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        """The loss of one sample; NaN, with its gradient, where a feature is NaN: that stands for no sample."""
         output = self.apply(self.params(decision), self._arrived(x[None])[0])
+        here = jnp.where(jnp.isnan(x).any(), jnp.nan, 1.0)
         if self.classifies:
-            return cross_entropy(output[:, None], y[None])[0]
-        return jnp.square(output.reshape(()) - y)
+            return here * cross_entropy(output[:, None], y[None])[0]
+        return here * jnp.square(output.reshape(()) - y)
 
     def _clipped_data_gradient_sum(self, decision: jax.Array, block: Block, clip: Clip | None) -> jax.Array:
         return clipped_sum(self._all_row_gradients(decision, block), clip)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from gossamer.errors import ConfigurationError, DataError
@@ -17,7 +18,7 @@ Sample = tuple[Array, float | int]
 
 
 def block_of(problem: Problem, samples: Sequence[Sample | None], rows: int) -> Block:
-    """Samples as a block of so many rows; rows without a sample are silent: they have no features and no gradient.
+    """Samples as a block of so many rows; rows without a sample have no gradient.
 
     >>> from gossamer.problems import Logistic
     >>> block_of(Logistic(2), [(np.ones(2, np.float32), 1), None], rows=3).x.tolist()
@@ -25,19 +26,26 @@ def block_of(problem: Problem, samples: Sequence[Sample | None], rows: int) -> B
     """
     if len(samples) > rows:
         raise ConfigurationError("samples", len(samples), f"at most {rows}, the rows of a block")
-    present = [(row, sample) for row, sample in enumerate(samples) if sample is not None]
-    if len(present) < rows and not problem.zero_rows_are_silent:
-        raise ConfigurationError(
-            "problem",
-            type(problem).__name__,
-            "one where a sample without features has no gradient, so that a node without data can speak",
-            "use Logistic, Hinge, LeastSquares, Linear or Softmax",
-        )
-    x = np.zeros((rows, *problem.feature_shape), np.float32)
+    absent = 0.0 if problem.zero_rows_are_silent else np.nan
+    x = np.full((rows, *problem.feature_shape), absent, np.float32)
     y = np.zeros(rows, label_type(problem))
-    for row, (features, label) in present:
-        x[row], y[row] = features, label
+    for row, sample in enumerate(samples):
+        if sample is not None:
+            x[row], y[row] = sample
     return Block(x, y)
+
+
+def require_silence(problem: Problem) -> None:
+    """Refuse a problem in which a row without a sample has a gradient: nodes speak in the same way without samples.
+
+    >>> from gossamer.problems import Logistic
+    >>> require_silence(Logistic(2))
+    """
+    anywhere = jnp.full(problem.dim, 0.5)
+    if np.any(problem.clipped_data_gradient_sum(anywhere, block_of(problem, [], rows=1), 1.0)):
+        allowed = "one where a row without a sample has no gradient"
+        hint = "make it a gossamer.problems.Model, or have a row of NaN give a gradient of NaN, which counts as zero"
+        raise ConfigurationError("problem", type(problem).__name__, allowed, hint)
 
 
 def label_type(problem: Problem) -> type[np.generic]:

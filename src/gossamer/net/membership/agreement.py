@@ -6,21 +6,18 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm
 from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError
 from gossamer.net.membership.documents import VERSION, altered, canonical, digest_of, read, write
+from gossamer.net.node.agreement import Arrivals, require_kept
 from gossamer.net.node.correspondence import Pace
 from gossamer.net.wire.addresses import parts_of
-
-Arrivals = Literal["public", "hidden"]
-"""Whether everybody may know when samples come, or nobody outside the site."""
 
 _KEYS = ("network", "algorithm", "pace", "members", "schema", "arrivals", "exchanges", "follows", "coordinator")
 
@@ -43,7 +40,7 @@ class Agreement:
         members: one for each learner, by number.
         schema: what records look like; None where samples come as numbers, {"x": [...], "y": ...}.
         arrivals: whether it is public when samples come.
-        exchanges: after how many learning ends; None: with the guarantee.
+        exchanges: after how many learning ends, for all; None: with the guarantee.
         coordinator: public key of who signs, hexadecimal digits.
         follows: digests of the agreements before this one, the oldest first; empty for a new network.
         signature: of all the rest, likewise.
@@ -78,7 +75,7 @@ class Agreement:
         >>> from gossamer import algorithms, problems, topology
         >>> algorithm = algorithms.d_ogd(problems.Linear(2), topology.ring(3), step=0.1)
         >>> sites = {"north": "10.0.0.1:7400", "south": "10.0.0.2:7400", "west": "10.0.0.3:7400"}
-        >>> agreement = Agreement.new(algorithm, sites, Pace(), Ed25519PrivateKey.generate())
+        >>> agreement = Agreement.new(algorithm, sites, Pace(), Ed25519PrivateKey.generate(), exchanges=1000)
         >>> agreement.number("south"), agreement.algorithm().name
         (1, 'd_ogd')
         """
@@ -95,9 +92,7 @@ class Agreement:
             raise ConfigurationError("members", twice, "an address of its own for each member")
         if schema is not None:
             schema.require_fits(algorithm.problem)
-        check_choice("arrivals", arrivals, Arrivals)
-        if exchanges is not None:
-            check_count("exchanges", exchanges)
+        require_kept(algorithm, arrivals, exchanges, pace.period)
         known = tuple(Member(*one) for one in members.items())
         public = signer.public_key().public_bytes_raw().hex()
         network = secrets.token_hex(16)
@@ -124,7 +119,6 @@ class Agreement:
             raise ConfigurationError(
                 "agreement", str(file), "a pace and members as this version writes them", hint
             ) from None
-        check_choice("agreement arrivals", document["arrivals"], Arrivals)
         return cls(
             document["network"],
             document["algorithm"],

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
+from gossamer.checks import check_choice, check_count
 from gossamer.core import Algorithm, Schedule
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.wire.frames import Format, Leaf
 from gossamer.net.wire.transport import LONGEST_MESSAGE
-from gossamer.privacy import Assumption, FastNoise, Guarantee, NoiseSource, SecureNoise
+from gossamer.privacy import FastNoise, Guarantee, NoiseSource, SecureNoise
 from gossamer.privacy.keystream import subkey
 from gossamer.topology import Topology
 
-Empty = Literal["silent", "wait"]
-"""What a node does where no sample has come: it speaks with a zero gradient, or waits, which shows when they come."""
-
-BLIND = Assumption("when samples come, and whether they can be used, tells nothing")
-"""What a node that waits for samples assumes."""
+Arrivals = Literal["public", "hidden"]
+"""Whether everybody may know when samples come, or nobody outside the site."""
 
 _LATEST = 2**62
 _ROUNDINGS = 2**25
@@ -57,20 +54,45 @@ def _require_few_roundings(algorithm: Algorithm) -> None:
         raise PrivacyError.of("steps_per_exchange", mixing.steps, fewer)
 
 
-def promise_of(algorithm: Algorithm, empty: Empty) -> Guarantee:
-    """What a node promises: the algorithm's guarantee, which says nothing of when samples come.
+def promise_of(algorithm: Algorithm, arrivals: Arrivals) -> Guarantee:
+    """What a node promises: the algorithm's guarantee, of the content of samples alone where arrivals are public.
 
     >>> from gossamer import Budget, algorithms, problems, topology
     >>> algorithm = algorithms.pd_ogd(problems.Logistic(2), topology.ring(3), budget=Budget(1.0), clip=1.0, step=0.1)
-    >>> promise_of(algorithm, "silent").basis, promise_of(algorithm, "wait").basis
-    ('proven', 'heuristic')
+    >>> promise = promise_of(algorithm, "public")
+    >>> promise.basis, promise.protected
+    ('proven', 'the content of one sample of one learner, of which everybody knows that and when it comes,')
     """
+    check_choice("arrivals", arrivals, Arrivals)
     promise = algorithm.guarantee
-    if empty == "silent" or promise.basis == "none":
-        return promise
-    basis = "heuristic" if promise.basis == "proven" else promise.basis
-    made = replace(promise, basis=basis, assumptions=(*promise.assumptions, BLIND))
-    return made.because("the node waits for samples, so its neighbours see when they come")
+    return promise.with_public_arrivals() if arrivals == "public" and promise.basis != "none" else promise
+
+
+def require_kept(algorithm: Algorithm, arrivals: Arrivals, exchanges: int | None, period: float) -> None:
+    """Refuse an agreement under which a network without new samples would lose its model, or show when they come.
+
+    >>> from gossamer import algorithms, problems, topology
+    >>> algorithm = algorithms.d_ogd(problems.Linear(2), topology.ring(3), step=0.1)
+    >>> require_kept(algorithm, "public", None, period=0.0)
+    >>> require_kept(algorithm, "hidden", None, period=1.0)
+    Traceback (most recent call last):
+        ...
+    gossamer.errors.ConfigurationError: exchanges: got None; allowed: after how many learning ends, where arrivals ...
+    """
+    check_choice("arrivals", arrivals, Arrivals)
+    if exchanges is not None:
+        check_count("exchanges", exchanges)
+    if arrivals == "public":
+        return
+    if exchanges is None:
+        hint = (
+            "nodes then speak whether samples come or not, and noise without samples would ruin the model: say for how "
+            "many exchanges most sites have samples, or arrivals='public'"
+        )
+        raise ConfigurationError("exchanges", None, "after how many learning ends, where arrivals are hidden", hint)
+    if not period and algorithm.guarantee.basis != "none":
+        hint = "samples are read between exchanges, so that nobody sees how long it takes; or say arrivals='public'"
+        raise ConfigurationError("period", period, "seconds above 0, where arrivals are hidden", hint)
 
 
 def key_fingerprint(key: bytes) -> str:

@@ -96,6 +96,7 @@ class Correspondence:
         self._lost_at: dict[int, float] = {}
         self._sent, self._sent_at = NEVER, -math.inf
         self._looked_at = -math.inf
+        self._asked, self._ask_at, self._pause = NEVER, -math.inf, pace.retry
 
     def open(self) -> None:
         """Connect."""
@@ -190,6 +191,26 @@ class Correspondence:
         self.look(0.0)
         while (left := moment - time.monotonic()) > 0:
             self.look(left)
+
+    def begun(self, exchange: int) -> bool:
+        """Whether a neighbour has spoken in this exchange, or in a later one."""
+        return any(self._inbox.newest(one).exchange >= exchange for one in self.neighbours)
+
+    def wait_for(self, position: Position, senders: Collection[int], moment: float) -> None:
+        """Deal with what arrives until then, or until a neighbour begins this exchange.
+
+        Whoever speaks first may be one whose message was lost, or came while this node was away. So they are asked,
+        ever more seldom. A question has nobody begin.
+        """
+        if position != self._asked:
+            self._asked, self._ask_at, self._pause = position, time.monotonic() + self._pace.retry, self._pace.retry
+        while not self.begun(position.exchange) and (left := moment - time.monotonic()) > 0:
+            if time.monotonic() >= self._ask_at:
+                self._ask(senders, position)
+                self._pause = min(2 * self._pause, self._pace.deadline)
+                self._ask_at = time.monotonic() + self._pause
+            self.look(min(left, max(0.0, self._ask_at - time.monotonic())))
+            self.unreachable()
 
     def look(self, seconds: float) -> None:
         """Wait so long for something to arrive, and deal with some of it."""

@@ -10,35 +10,39 @@ sends the stored bytes again and goes on.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.checks import check_choice, check_count
+from gossamer.checks import check_count
 from gossamer.core import Algorithm
-from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
-from gossamer.net.data.samples import Sample, block_of
+from gossamer.errors import DataError, GossamerError, NetworkError, PrivacyError
+from gossamer.net.data.samples import block_of, require_silence
 from gossamer.net.data.sources import Source
-from gossamer.net.node.agreement import BLIND, Empty, block_at, frame_format, key_fingerprint, noise_of, promise_of
+from gossamer.net.node.agreement import Arrivals, block_at, frame_format, key_fingerprint, noise_of, promise_of
 from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.node.correspondence import Correspondence, Pace, StopError
 from gossamer.net.node.gossip import GivenUp, LocalGossip, Values, after_step, restored
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.participant import Participant, State
-from gossamer.net.node.spending import Cost, Spending
+from gossamer.net.node.spending import Account, Cost, Refusal, Spending
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.frames import NEVER, Frame, Position
 from gossamer.net.wire.transport import ALL, Transport
-from gossamer.privacy import Budget
+from gossamer.privacy import Budget, Unit
 from gossamer.problems import Block
 from gossamer.topology import Topology
 
 _LONGEST_REASON = 500
+_READING = 10  # of a period one part is for reading: it ends before an exchange begins, and does not show
+_LOOK = 0.05  # seconds between two looks for samples at least
 
 
 class Node:
@@ -58,7 +62,9 @@ class Node:
         budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
         earlier: what earlier runs over the same data have cost.
         times: how often a record may have come in this run, since its data were changed.
-        empty: where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when they come.
+        account: asked before every exchange; None: nobody else reads these data.
+        arrivals: "hidden": it speaks at its pace, with a gradient of zero where no sample has come; "public": when it
+            has the samples of an exchange, or a neighbour speaks.
         play: called with every exchange and the decision that is played in it.
     """
 
@@ -77,23 +83,21 @@ class Node:
         budget: Budget | None = None,
         earlier: Sequence[Cost] = (),
         times: int = 1,
-        empty: Empty = "silent",
+        account: Account | None = None,
+        arrivals: Arrivals = "hidden",
         play: Callable[[int, NDArray[np.float32]], None] | None = None,
     ) -> None:
-        check_choice("empty", empty, Empty)
-        promise = promise_of(algorithm, empty)
+        promise = promise_of(algorithm, arrivals)
         _require_same(ledger.identity, algorithm, learner, key)
-        if ledger.promise is not None and (BLIND in ledger.promise.assumptions) != (BLIND in promise.assumptions):
-            hint = "a run waits for samples from its beginning, or never"
-            raise PrivacyError.of("empty", empty, "what it was when the run began", hint)
-        self._silent = algorithm.problem.zero_rows_are_silent
-        if empty == "silent" and not self._silent:
-            hint = "in this model a sample without features has a gradient"
-            raise ConfigurationError("empty", empty, "'wait' (which shows when samples come)", hint)
+        if ledger.promise is not None and ledger.promise.public_arrivals != promise.public_arrivals:
+            raise PrivacyError.of("arrivals", arrivals, "what they were when the run began", "make a new network")
+        require_silence(algorithm.problem)
         self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
         self.ledger, self.source, self.board = ledger, source, board
         self._key, self._spending = key, Spending(algorithm, learner, budget, earlier, times)
-        self._empty, self._play = empty, play
+        self._account = account
+        self._waits, self._play = arrivals == "public", play
+        self._joins = algorithm.guarantee.unit not in (Unit.BATCH, Unit.BATCH_SAMPLE)
         self._me = Participant(algorithm, learner)
         assert isinstance(algorithm.topology, Topology)  # Participant refuses others
         self._around = Neighbourhoods(algorithm.topology, learner)
@@ -113,7 +117,7 @@ class Node:
         self._position = NEVER
         self._gossip: LocalGossip | None = None
         self._state: State = None
-        self._next_begins = 0.0
+        self._begun = -math.inf
         board.guarantee = promise
         board.set("started_time", time.time())
         if algorithm.guarantee.horizon is not None:
@@ -206,10 +210,7 @@ class Node:
                 self._over = True
                 return
             block = self._next_block(exchange)
-            if not self._post.behind(exchange):
-                self._post.wait_until(self._next_begins)
-            begun = time.monotonic()
-            self._next_begins = begun + self.pace.period
+            begun = self._begun = time.monotonic()
             gossip, state = self._me.release(self._state, block, exchange, self._gossip)
             self._commit_and_send("release", Position(exchange, 0), gossip, state)
             self._finish()
@@ -287,10 +288,18 @@ class Node:
         if self._asked_for is not None and exchange >= self._asked_for:
             self.board.state = "finished"
             return False
-        refusal = self._spending.refusal(exchange)
+        refusal = self._refusal(exchange)
         if refusal is not None:
             self._end(refusal, exchange)
         return refusal is None
+
+    def _refusal(self, exchange: int) -> Refusal | None:
+        """Why one more exchange is not covered, by this run and by all others over the same data."""
+        refusal = self._spending.refusal(exchange)
+        if refusal is None and self._account is not None:
+            cost = partial(self._spending.cost, self.board.guarantee)
+            return None if self._account.covers(cost, exchange + 1) else "budget_used_up"
+        return refusal
 
     def _end(self, why: str, exchange: int) -> None:
         """Nothing is released any more, and the last decision is kept."""
@@ -301,21 +310,30 @@ class Node:
             self.ledger.finish(self._kept(self._position, self._gossip, self._state, (), heard=True), why)
 
     def _next_block(self, exchange: int) -> Block:
-        """The samples of an exchange, read before it begins: how long that takes must not show."""
+        """The samples of an exchange, and the moment at which it begins: how long reading takes must not show."""
         rows = block_at(self.algorithm.schedule, exchange) * self.algorithm.batch
-        samples = self._take(rows)
-        while self._empty == "wait" and len(samples) < rows and not self.source.ended:
-            self._post.look(0.05)
-            samples += self._take(rows - len(samples))
-        if len(samples) < rows and not self._silent:
-            raise DataError("the data ended within a block, and this model has no silent samples to fill it")
+        reading = self.pace.period / _READING
+        looked = time.monotonic()
+        samples = self.source.take(rows, self.algorithm.batch)
+        while self._waits and not self._has_to_speak(exchange, len(samples) == rows, bool(samples)):
+            self.board.state = "waiting"
+            hears = self._around.at(exchange).hears
+            self._post.wait_for(Position(exchange, 0), hears, looked + max(reading, _LOOK))
+            looked = time.monotonic()
+            samples += self.source.take(rows - len(samples), self.algorithm.batch)
+        self.board.state = "running"
+        pause = reading if self._post.behind(exchange) else self.pace.period
+        self._post.wait_until(max(looked + reading, self._begun + pause))
         return block_of(self.algorithm.problem, samples, rows)
 
-    def _take(self, rows: int) -> list[Sample | None]:
-        """Whole batches; a sample that cannot be used is silent, or, in a model where none is, not counted."""
-        if self._silent:
-            return self.source.take(rows, self.algorithm.batch)
-        return [sample for sample in self.source.take(rows) if sample is not None]
+    def _has_to_speak(self, exchange: int, full: bool, some: bool) -> bool:
+        """Whether an exchange begins where arrivals are public: there is something to say, or a neighbour has spoken.
+
+        Of batches that all see, this one will come here too: one that has not is waited for.
+        """
+        if full or (some and self.source.ended):
+            return True
+        return (self._joins or self.source.ended) and self._post.begun(exchange)
 
     def _publish(self, exchange: int) -> None:
         decision = self._me.decide(self._state, exchange)

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -11,6 +11,7 @@ from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
 from gossamer.privacy import Budget, Guarantee, Loss, accounting, compose
+from gossamer.privacy.guarantee import content_of
 
 T = TypeVar("T")
 
@@ -68,11 +69,22 @@ def costs_of(ledger: Ledger | Export) -> list[Cost]:
 
     One that it read twice may hold records that came twice: these cost what two records cost that change together.
     """
-    times, cost = Counter(ledger.sources), _cost_of(ledger)
-    return [cost._replace(source=source, loss=cost.loss and cost.loss.group(times[source])) for source in sorted(times)]
+    times, cost = Counter(ledger.sources), cost_of_one(ledger)
+    return [several_times(cost, times[source])._replace(source=source) for source in sorted(times)]
 
 
-def _cost_of(ledger: Ledger | Export) -> Cost:
+def several_times(cost: Cost, times: int) -> Cost:
+    """What a record costs that came so often: what so many records cost that change together.
+
+    >>> from gossamer.privacy import Pure
+    >>> several_times(Cost("meters", "r1", 0, Pure(0.5), 0.0, 0.0, "one sample"), 2).loss
+    Pure(value=1.0)
+    """
+    return cost if cost.loss is None or times == 1 else cost._replace(loss=cost.loss.group(times))
+
+
+def cost_of_one(ledger: Ledger | Export) -> Cost:
+    """What the last row says, of a record that came once, under the name that its data had first."""
     identity, promise = ledger.identity, ledger.promise
     run = ledger.run or "has not begun"
     lost = ledger.last.kind == "end" and ledger.last.note == LOST
@@ -113,17 +125,61 @@ def unit_of(promise: Guarantee) -> str:
     >>> unit_of(Guarantee("proven", losses=(Pure(0.5),), deltas=(0.0,)))
     'one sample of one learner (occurrence), observer peers'
     """
-    return f"{promise.unit} ({promise.per}), observer {promise.observer}"
+    return f"{promise.protected} ({promise.per}), observer {promise.observer}"
 
 
 def units_of(costs: Iterable[Cost]) -> list[str]:
-    """What these runs protect; those that have released nothing protect nothing."""
-    return sorted({cost.unit for cost in costs if cost.unit})
+    """What these runs protect; those that have released nothing protect nothing.
+
+    Where one run protects a sample and another one only its content, both protect its content.
+
+    >>> runs = [Cost("meters", "r1", 0, None, 0.0, 0.0, unit) for unit in ("one sample (occurrence)", "")]
+    >>> units_of(runs)
+    ['one sample (occurrence)']
+    >>> content = content_of("one sample") + " (occurrence)"
+    >>> units_of([*runs, runs[0]._replace(unit=content)]) == [content]
+    True
+    """
+    units = {cost.unit for cost in costs if cost.unit}
+    return sorted(unit for unit in units if _content(unit) not in units)
+
+
+def _content(unit: str) -> str:
+    """The weaker promise about the same unit, as `unit_of` writes both."""
+    protected, _, rest = unit.partition(" (")
+    return f"{content_of(protected)} ({rest}"
 
 
 def own_of(each: Sequence[T], learner: int) -> T:
     """This learner's of a guarantee's losses or deltas: there is one for all, or one for each."""
     return each[learner if len(each) > 1 else 0]
+
+
+def within(costs: Sequence[Cost], budget: Budget) -> bool:
+    """Whether runs over the same data stay within a budget together; never where they protect different units.
+
+    They may run at once, and each may depend on what the others released: losses of such runs compose as those of
+    runs one after another do (Lyu 2022; Vadhan and Zhang 2023).
+
+    >>> from gossamer.privacy import Pure
+    >>> costs = [Cost("meters", run, 0, Pure(0.5), 0.0, 0.0, "one sample") for run in ("r1", "r2")]
+    >>> within(costs, Budget(1.0)), within(costs, Budget(0.9))
+    (True, False)
+    """
+    left = budget.delta - accounting.sampler_share(math.fsum(cost.error for cost in costs), budget.epsilon)
+    return left >= 0 and len(units_of(costs)) <= 1 and added_up(costs, left)[0] <= budget.epsilon
+
+
+class Account(Protocol):
+    """What the data of a run may cost, and what all other runs over them cost."""
+
+    def covers(self, cost: Callable[[int], Cost], exchanges: int) -> bool:
+        """Whether so many exchanges are covered; then they count as spent for all other runs.
+
+        Args:
+            cost: of this run after a number of exchanges, of a record that came once.
+            exchanges: in all, those before included.
+        """
 
 
 class Spending:
@@ -160,6 +216,13 @@ class Spending:
     def after(self, exchanges: int) -> tuple[Spent, ...]:
         """What every mechanism has cost after so many exchanges."""
         return tuple(Spent(name, *facts) for name, facts in self._algorithm.spent(exchanges, self._learner).items())
+
+    def cost(self, promise: Guarantee, exchanges: int) -> Cost:
+        """The same as the cost of a run that was begun with this promise, of a record that came once."""
+        if not promise.losses:
+            return Cost("", "", self._learner, None, 1.0, 0.0, unit_of(promise))
+        loss, delta = compose([one.loss for one in self.after(exchanges)]), own_of(promise.deltas, self._learner)
+        return Cost("", "", self._learner, loss, delta, promise.sampler_error, unit_of(promise))
 
     def refusal(self, exchange: int) -> Refusal | None:
         """Why this exchange must not release anything; None where it may."""

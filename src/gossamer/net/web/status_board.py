@@ -27,8 +27,9 @@ from gossamer.privacy import Guarantee
 from gossamer.problems import Problem
 from gossamer.streams.base import Array, fault
 
-State = Literal["starting", "running", "finished", "exhausted", "stopped"]
-"""Of a node; "exhausted" means that its budget or horizon is used up: it releases nothing more and still serves."""
+State = Literal["starting", "running", "waiting", "finished", "exhausted", "stopped"]
+"""Of a node; "waiting": arrivals are public, and nobody has samples; "exhausted": its budget or horizon is used up, so
+it releases nothing more and still serves."""
 
 DROPS = (*REASONS, "late", "early", "duplicate", "other_payload", "stranger", "queue", "forged")
 """Why a frame can be dropped; "queue": more came than the node could look at; "forged": its tag is not the sender's."""
@@ -212,8 +213,8 @@ class Board:
 
     @property
     def healthy(self) -> bool:
-        """Whether the node does its work: it runs, or it finished and still serves."""
-        return self._state in ("running", "finished", "exhausted")
+        """Whether the node does its work: it runs, waits for samples, or finished and still serves."""
+        return self._state in ("running", "waiting", "finished", "exhausted")
 
     def health(self) -> dict[str, Any]:
         """State, and how far the node is."""
