@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import jax
 
+from gossamer.simulation import engine
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk, batch_of, chunk_length, in_step
 from gossamer.simulation.program import Program
@@ -11,6 +15,7 @@ from gossamer.simulation.program import Program
 _ROWS = 1000  # rows a run keeps unless told otherwise
 _ROW_NUMBERS, _FEWEST_ROWS = 2**25, 4  # with many learners fewer, so that they do not fill the memory
 _TESTED_ROWS = 50  # likewise where every row ends with a test
+_SPLIT = 100_000  # numbers of an exchange: with fewer, one thread is faster than two (1.3 times with 60,000)
 
 
 def usual_every(program: Program, seeds: int, exchanges: int, *, tested: bool) -> int:
@@ -49,3 +54,12 @@ def slots_of(length: int, every: int) -> int:
 def even_of(chunk: Chunk, every: int) -> int | None:
     """On an accelerator, where the chunk allows it: exchanges from one place at which a row may begin to the next."""
     return None if jax.default_backend() == "cpu" else chunk.even(every)
+
+
+def runner(feeder: Feeder, chunk: Chunk) -> Any:
+    """The compiled loop of a chunk: that of small exchanges, or the one that splits what it does between threads."""
+    algorithm = feeder.algorithm
+    samples = feeder.width * max(1, chunk.block) * math.prod(algorithm.problem.feature_shape)
+    numbers = len(feeder.sources) * (samples + algorithm.learners * algorithm.problem.dim)
+    small = jax.default_backend() == "cpu" and feeder.spread.mesh is None and numbers < _SPLIT
+    return engine.run_small_chunk if small else engine.run_chunk
