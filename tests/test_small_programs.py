@@ -34,7 +34,7 @@ def call(dim):
     feeder, program = parts(dim)
     chunk = Chunk(0, ROUNDS, 0, ROUNDS, 1, 0)
     inputs = feeder.inputs(chunk)
-    return feeder, chunk, (program, feeder.constant(), engine.start_many(program, 1), inputs, 0, ROUNDS)
+    return feeder, chunk, (program, feeder.constant, engine.start_many(program, 1), inputs, 0, ROUNDS)
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) == 1, reason="on one core nothing is split")
