@@ -50,8 +50,9 @@ def test_small_exchanges_are_not_split_and_compute_the_same_bits():
 
 
 def test_what_is_small():
-    """Samples and decisions of an exchange, times seeds: below 100,000 numbers, on a CPU."""
+    """Samples and decisions of an exchange, times seeds: below 100,000 numbers, on a CPU, drawn by the host."""
     feeder, chunk, _ = call(784)  # (100 + 7) x 784
     assert runner(feeder, chunk) is engine.run_small_chunk
     assert runner(replace(feeder, sources=(FastNoise(0), FastNoise(1))), chunk) is engine.run_chunk
     assert runner(feeder, chunk._replace(block=2)) is engine.run_chunk
+    assert runner(replace(feeder, sources=(FastNoise(0, compiled=True),)), chunk) is engine.run_chunk
