@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[data,report,net,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[data,report,net,onnx,dev]'
 	touch $@
 
 demo: .venv/ready
@@ -35,6 +35,7 @@ evidence: .venv/ready
 	$(BIN)/python -W ignore -m bench.choose
 	$(BIN)/python -m bench.estimates
 	$(BIN)/python -m bench.flow
+	$(BIN)/python -m bench.life
 	$(BIN)/python -m bench.wheel
 
 wheel: .venv/ready

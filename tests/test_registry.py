@@ -168,7 +168,13 @@ def test_a_copy_of_a_directory_counts_once(tmp_path: Path) -> None:
     assert run.directory == str(tmp_path / "moved")
 
 
-def test_a_budget_binds_all_runs_over_the_data_while_its_owner_can_change_it(tmp_path: Path) -> None:
+def test_a_newer_word_of_the_owner_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    go(limited(tmp_path / "one", 1.0), 2)
+    refused(limited(tmp_path / "two", 1.5))
+    assert go(limited(tmp_path / "three", 2.5), 2) == "finished"
+
+
+def test_a_budget_binds_runs_without_one_while_its_owner_can_change_it(tmp_path: Path) -> None:
     one = limited(tmp_path / "one", 1.5)
     go(one, 2)
     node = alone(tmp_path / "two")
@@ -178,7 +184,7 @@ def test_a_budget_binds_all_runs_over_the_data_while_its_owner_can_change_it(tmp
 
 
 def test_a_budget_below_the_first_exchange_is_refused(tmp_path: Path) -> None:
-    refused(limited(tmp_path / "one", 0.5), r"Other runs over them \(0\) have cost epsilon 0; the first .* epsilon 1\.")
+    refused(limited(tmp_path / "one", 0.5), r"\[budget\]: got 'epsilon 0.5")
 
 
 def test_two_nodes_at_once_stay_within_the_budget_of_both(tmp_path: Path) -> None:

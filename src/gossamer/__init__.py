@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from gossamer.auditing.audit import Audit, audit
     from gossamer.core import Algorithm, Every, Federation, Rate
     from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
+    from gossamer.model import load_model
     from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
     from gossamer.problems import Block
     from gossamer.simulation import Run, simulate, simulate_many
@@ -35,6 +36,7 @@ __all__ = [
     "algorithms",
     "audit",
     "data",
+    "load_model",
     "mechanisms",
     "metrics",
     "problems",
@@ -45,28 +47,16 @@ __all__ = [
     "topology",
 ]
 
-_HOMES = {
-    "Algorithm": "core",
-    "Audit": "auditing",
-    "Block": "problems",
-    "Budget": "privacy",
-    "Clip": "privacy",
-    "ConfigurationError": "errors",
-    "DataError": "errors",
-    "Every": "core",
-    "FastNoise": "privacy",
-    "Federation": "core",
-    "GossamerError": "errors",
-    "Guarantee": "privacy",
-    "NetworkError": "errors",
-    "PrivacyError": "errors",
-    "Rate": "core",
-    "Run": "simulation",
-    "SecureNoise": "privacy",
-    "audit": "auditing",
-    "simulate": "simulation",
-    "simulate_many": "simulation",
+_NAMES = {
+    "auditing": ("Audit", "audit"),
+    "core": ("Algorithm", "Every", "Federation", "Rate"),
+    "errors": ("ConfigurationError", "DataError", "GossamerError", "NetworkError", "PrivacyError"),
+    "model": ("load_model",),
+    "privacy": ("Budget", "Clip", "FastNoise", "Guarantee", "SecureNoise"),
+    "problems": ("Block",),
+    "simulation": ("Run", "simulate", "simulate_many"),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 _PACKAGES = {*__all__, *_HOMES.values()} - set(_HOMES)
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and still finds misspelled names

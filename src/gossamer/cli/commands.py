@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Place] = {
     "study": Place("study", "study_file", "Run the study that a Python file declares."),
     "network": Place("network", "network", "Make a network of nodes, or try one out on this machine."),
     "node": Place("network", "node", "Run one learner: `gossamer node DIR`. Before that: join, accept."),
+    "model": Place("model", "model", "What was learnt: export it, show it, predict with it."),
     "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export, report."),
 }
 
@@ -67,11 +68,7 @@ class LaterCommands(Commands):
 
 
 def imported(name: str) -> Any:
-    """A command of the table, with all it needs.
-
-    >>> [parameter.name for parameter in imported("datasets").params]
-    []
-    """
+    """A command of the table, with all it needs."""
     place = COMMANDS[name]
     found = getattr(import_module(f"gossamer.cli.{place.module}"), place.name)
     if isinstance(found, typer.Typer):

@@ -54,7 +54,7 @@ def verify_ledgers(
     key: Annotated[Path | None, typer.Option(help="The file with the key that seals a sealed ledger.")] = None,
 ) -> None:
     """Check that no row was changed, removed or moved, and that messages and state are those of the rows."""
-    sealer = Sealer(_read(key)) if key else None
+    sealer = Sealer.of(key) if key else None
     faults = [not _verified(place, sealer) for place in places]
     if any(faults):
         raise typer.Exit(2)
@@ -128,7 +128,7 @@ def report_ledger(
     """Write a page for a data-protection officer: who is protected, how much was spent, what was checked."""
     from gossamer.reports.officer import gathered, write
 
-    facts = gathered(place, registry=registry, sealer=Sealer(_read(key)) if key else None)
+    facts = gathered(place, registry=registry, sealer=Sealer.of(key) if key else None)
     write(facts, out)
     typer.echo(f"{out}: {facts.last.number:,} rows, head {facts.last.hash}")
 
@@ -189,11 +189,3 @@ def _verified(place: Path, sealer: Sealer | None) -> bool:
         typer.echo(f"error: {place}: {error}", err=True)
         return False
     return True
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        hint = f"the system says: {(error.strerror or 'refused').lower()}"
-        raise ConfigurationError("file", str(path), "a file that can be read", hint) from None

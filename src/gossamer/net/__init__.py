@@ -2,7 +2,9 @@
 
 Rooms, each imports only from those below it:
 
-- `startup`, `ledgers`: the process of a node, runs and what they cost together
+- `startup`: the process of a node
+- `changes`, `backups`: how a network goes on: new members, a longer horizon, another machine, a new version
+- `ledgers`, `takehome`: runs and what they cost together, the model of a node
 - `enrolment`, `directory`: how sites become a network, the files of a node
 - `registry`: all runs over the same data on their owner's machine
 - `membership`: the agreement of a network, and the keys of its members
@@ -17,6 +19,8 @@ node/correspondence (sent), wire/zenoh_link; and at the neighbour node/inbox (ke
 (checked), node/gossip (mixed), node/participant (heard).
 """
 
+from gossamer.net.backups import Restored, back_up, move, restore
+from gossamer.net.changes import Bill, change_network, follow, upgrade
 from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.directory import NodeDirectory, Settings
@@ -30,6 +34,7 @@ from gossamer.net.startup import Running, launch, limit_arenas
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Row, Spent
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness
+from gossamer.net.takehome import take_home
 from gossamer.net.web.endpoint import Endpoint
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.frames import Format, Frame, FrameError
@@ -38,6 +43,7 @@ from gossamer.net.wire.zenoh_link import Files, Link, Peer, ZenohTransport
 
 __all__ = [
     "Agreement",
+    "Bill",
     "Board",
     "Endpoint",
     "Files",
@@ -56,6 +62,7 @@ __all__ = [
     "Pace",
     "Peer",
     "Request",
+    "Restored",
     "Row",
     "Running",
     "Sealer",
@@ -67,11 +74,18 @@ __all__ = [
     "Witness",
     "ZenohTransport",
     "admit",
+    "back_up",
+    "change_network",
+    "follow",
     "from_iterable",
     "join",
     "launch",
     "limit_arenas",
+    "move",
     "new_network",
     "prepared",
+    "restore",
+    "take_home",
     "try_network",
+    "upgrade",
 ]

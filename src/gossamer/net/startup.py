@@ -6,7 +6,8 @@ import ctypes
 import gc
 import os
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,11 +21,12 @@ from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
-from gossamer.net.ledgers import earlier_costs, enter_earlier
+from gossamer.net.ledgers import earlier_costs, enter_earlier, last_mark
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
 from gossamer.net.registry import DataAccount, Registry, registry_of
+from gossamer.net.store.decisions import Decisions
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
@@ -39,6 +41,7 @@ from gossamer.topology import Topology
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
 _LONGEST_LOG = 2**20
+_LOOK = 5.0  # seconds between two looks for a newer agreement
 _M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
 
 
@@ -64,12 +67,25 @@ class Running:
 
     node: Node
     opened: ExitStack
+    next_agreement: Path
 
     def run(self, *, linger: bool) -> None:
         """Run the node to its end, or until it is stopped; for a process that does nothing else."""
         gc.freeze()  # all that was imported stays: looking through it again and again costs 4 % of the time
+        over = threading.Event()
+        threading.Thread(target=self._watch, args=(over,), daemon=True).start()
         with self.opened:
-            self.node.run(linger=linger)
+            try:
+                self.node.run(linger=linger)
+            finally:
+                over.set()
+
+    def _watch(self, over: threading.Event) -> None:
+        """Say why nobody is there any more: a newer agreement came that does not have this member."""
+        while not over.wait(_LOOK):
+            if self.next_agreement.exists():
+                self.node.board.log("left_network")
+                return
 
 
 def launch(
@@ -98,45 +114,68 @@ def launch(
         new_data: nothing on standard input was used before a restart.
     """
     require_net()
+    directory.require_latest()
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
     board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
+    budget = None if settings.budget is None else Budget(**settings.budget)
     with ExitStack() as stack:
         registry = stack.enter_context(closing(Registry(registry_of(directory.path, settings.registry))))
         promise = promise_of(ready, settings.empty)
         earlier = earlier_costs(directory.path, settings, key, promise, stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
+        spending = Spending(ready, link.learner, budget, earlier)
+        if ledger.run is None:
+            spending.require_one_release()
         enter_earlier(directory.path, settings, registry)
         entered = partial(enter_own, registry, ledger, directory.path, settings, data, adopt=adopt)
         entered()
         stack.callback(entered)  # at an orderly end the registry knows what the ledger does, and no more
         account = DataAccount(registry, ledger.identity.key)
         if ledger.last.exchange < 0:
-            account.require(Spending(ready, link.learner).cost(promise, 1))
+            account.require(spending.cost(promise, 1))
+        source = _source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data)
+        if settings.continues and ledger.state() is None:
+            source.resume(last_mark(directory.path / settings.continues, sealer))
         node = Node(
             ready,
             link.learner,
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
+            source=source,
             board=board,
             pace=directory.agreement().pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
-            budget=None if settings.budget is None else Budget(**settings.budget),
+            budget=budget,
             earlier=earlier,
             account=account,
             empty=settings.empty,
+            play=_kept_by(board, directory, link, ready.problem, sealer, stack),
         )
         if settings.http:
             endpoint = stack.enter_context(_endpoint(board, settings.http))
             board.log("serving", host=endpoint.host, port=endpoint.port)
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
-        return Running(node, stack.pop_all())
+        return Running(node, stack.pop_all(), directory.next_agreement)
+
+
+def _kept_by(
+    board: Board, directory: NodeDirectory, link: Link, problem: Problem, sealer: Sealer | None, stack: ExitStack
+) -> Callable[[int, Any], None] | None:
+    """What keeps released decisions for their owner. The board shows the last one at once, before anybody answers."""
+    if not board.shows_decisions:
+        return None
+    decisions = stack.enter_context(
+        closing(Decisions(directory.decisions, link.network, link.learner, problem.dim, sealer))
+    )
+    if decisions.kept is not None:
+        board.publish(decisions.kept.exchange, decisions.kept.last)
+    return decisions.add
 
 
 def enter_own(
