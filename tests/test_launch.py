@@ -449,7 +449,7 @@ def test_a_budget_counts_earlier_runs(
     if enough:
         assert go(node, 3) == "finished"
     else:
-        with pytest.raises(PrivacyError, match=r"\[budget\]: got .* what earlier runs and the first exchange cost"):
+        with pytest.raises(PrivacyError, match=r"budget: these data may cost epsilon .* Other runs over them"):
             try_out(node)
     assert rows(node) == (5 if enough else 1)
 

@@ -184,7 +184,7 @@ def test_a_budget_binds_runs_without_one_while_its_owner_can_change_it(tmp_path:
 
 
 def test_a_budget_below_the_first_exchange_is_refused(tmp_path: Path) -> None:
-    refused(limited(tmp_path / "one", 0.5), r"\[budget\]: got 'epsilon 0.5")
+    refused(limited(tmp_path / "one", 0.5), r"Other runs over them \(0\) have cost epsilon 0; the first .* epsilon 1\.")
 
 
 def test_two_nodes_at_once_stay_within_the_budget_of_both(tmp_path: Path) -> None:

@@ -68,11 +68,13 @@ sealed = false
 earlier = []
 continues = ""
 
-# Where the witness against old copies of this directory lies: outside of it, and not restored together with it.
-# "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume; and a file there for the registry, which
-# adds up what all runs over the same data cost.
-witness = ""
+# Where the registry lies, which adds up what all runs over the same data cost. "": below $XDG_STATE_HOME or
+# ~/.local/state. In a container name a file on a volume that all nodes over these data share.
 registry = ""
+
+# Where the witness against old copies of this directory lies: outside of it, and not restored together with it.
+# "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
+witness = ""
 
 # What the data may cost in all, with every other run over them. Secure noise needs some delta.
 # [budget]

@@ -123,14 +123,6 @@ def earlier_costs(directory: Path, settings: Settings, key: bytes, promise: Guar
         return [cost_of(ledger) for ledger in distinct(ledgers)]
 
 
-def enter_earlier(directory: Path, settings: Settings, registry: Registry) -> None:
-    """Have the registry know the `earlier` runs of a node.toml too, which `earlier_costs` has checked."""
-    for path in settings.earlier:
-        with ExitStack() as stack:
-            ledger = open_ledger(directory / path, stack)
-            registry.enter(ledger, None if isinstance(ledger, Export) else ledger.path.parent)
-
-
 def last_mark(place: Path, sealer: Sealer | None) -> Mark:
     """Where a run has stopped reading its data; where nothing is known of it, nothing was read.
 
@@ -143,6 +135,14 @@ def last_mark(place: Path, sealer: Sealer | None) -> Mark:
     with Ledger.open(ledger_file(place), sealer=sealer, read_only=True) as ledger:
         state = ledger.state()
     return {} if state is None else Checkpoint.from_bytes(state).mark
+
+
+def enter_earlier(directory: Path, settings: Settings, registry: Registry) -> None:
+    """Have the registry know the `earlier` runs of a node.toml too, which `earlier_costs` has checked."""
+    for path in settings.earlier:
+        with ExitStack() as stack:
+            ledger = open_ledger(directory / path, stack)
+            registry.enter(ledger, None if isinstance(ledger, Export) else ledger.path.parent)
 
 
 def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:

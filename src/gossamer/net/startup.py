@@ -127,19 +127,16 @@ def launch(
         earlier = earlier_costs(directory.path, settings, key, promise, stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
-        spending = Spending(ready, link.learner, budget, earlier)
-        if ledger.run is None:
-            spending.require_one_release()
+        source = _source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data)
+        if settings.continues and ledger.state() is None:
+            source.resume(last_mark(directory.path / settings.continues, sealer))
         enter_earlier(directory.path, settings, registry)
         entered = partial(enter_own, registry, ledger, directory.path, settings, data, adopt=adopt)
         entered()
         stack.callback(entered)  # at an orderly end the registry knows what the ledger does, and no more
         account = DataAccount(registry, ledger.identity.key)
         if ledger.last.exchange < 0:
-            account.require(spending.cost(promise, 1))
-        source = _source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data)
-        if settings.continues and ledger.state() is None:
-            source.resume(last_mark(directory.path / settings.continues, sealer))
+            account.require(Spending(ready, link.learner).cost(promise, 1))
         node = Node(
             ready,
             link.learner,
