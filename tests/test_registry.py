@@ -168,7 +168,13 @@ def test_a_copy_of_a_directory_counts_once(tmp_path: Path) -> None:
     assert run.directory == str(tmp_path / "moved")
 
 
-def test_a_budget_binds_all_runs_over_the_data_while_its_owner_can_change_it(tmp_path: Path) -> None:
+def test_a_newer_word_of_the_owner_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    go(limited(tmp_path / "one", 1.0), 2)
+    refused(limited(tmp_path / "two", 1.5))
+    assert go(limited(tmp_path / "three", 2.5), 2) == "finished"
+
+
+def test_a_budget_binds_runs_without_one_while_its_owner_can_change_it(tmp_path: Path) -> None:
     one = limited(tmp_path / "one", 1.5)
     go(one, 2)
     node = alone(tmp_path / "two")

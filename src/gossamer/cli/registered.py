@@ -24,7 +24,7 @@ def about_others(node: NodeDirectory) -> list[str]:
     """What the owner of a node should know of other runs over its data; nothing where there are none."""
     with (
         Ledger.open(node.ledger, read_only=True) as ledger,
-        closing(Registry(registry_of(node.path, node.registry), read_only=True)) as registry,
+        closing(Registry(registry_of(node.path, node.settings().registry), read_only=True)) as registry,
     ):
         key, runs = ledger.identity.key, registry.over_same_data(ledger.identity.key)
     return in_words([one for one in runs if one.key != key])

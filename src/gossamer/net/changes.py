@@ -294,7 +294,7 @@ def _moved(old: NodeDirectory, new: Path | None) -> dict[str, Any]:
         whole = os.path.normpath(place / path)
         return whole if new is None or os.path.isabs(path) else os.path.relpath(whole, new.resolve())
 
-    for name in ("data", "witness"):
+    for name in ("data", "witness", "registry"):
         if kept.get(name, "") not in ("", "-"):
             kept[name] = seen(kept[name])
     kept.pop("listen" if "peers" in table else "", None)  # of an earlier version: the agreement says it now

@@ -144,11 +144,6 @@ class NodeDirectory:
         """Where node.toml says that the witness lies, also of directories that earlier versions made."""
         return str(self.table().get("witness", ""))
 
-    @property
-    def registry(self) -> str:
-        """Where node.toml says that the registry lies, likewise."""
-        return str(self.table().get("registry", ""))
-
     def table(self) -> dict[str, Any]:
         """What node.toml says, whatever version of Gossamer made it."""
         file = self.path / "node.toml"

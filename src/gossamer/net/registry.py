@@ -113,6 +113,11 @@ def counted(runs: Sequence[Known]) -> list[Cost]:
     return alone + [_largest(costs) for costs in joint.values()]
 
 
+def limits_of(own: Known, others: Sequence[Known]) -> list[Budget]:
+    """What the data of a run may cost in all: what its owner says for this run, or else for others that are there."""
+    return [own.budget] if own.budget else [one.budget for one in others if one.budget and one.there]
+
+
 def _largest(costs: Sequence[Cost]) -> Cost:
     losses = [cost.loss for cost in costs if cost.loss is not None]
     return costs[0]._replace(
@@ -217,8 +222,7 @@ class Registry:
             asked = own._replace(cost=cost._replace(source=own.source, run=own.cost.run), exchanges=exchanges)
             others = [one for one in self._runs() if one.data == own.data and one.key != key]
             costs = counted([*others, asked])
-            budgets = [one.budget for one in (own, *others) if one.budget and (one.key == key or one.there)]
-            if not all(within(costs, budget) for budget in budgets):
+            if not all(within(costs, budget) for budget in limits_of(own, others)):
                 return False
             self._database.execute(
                 "UPDATE runs SET cost = ?, exchanges = ? WHERE key = ?", (_written(asked.cost), exchanges, key)
@@ -314,7 +318,7 @@ class DataAccount:
             return
         runs = self._registry.over_same_data(self._key)
         others = counted([one for one in runs if one.key != self._key])
-        limits = {str(one.budget) for one in runs if one.budget and (one.key == self._key or one.there)}
+        limits = {str(limit) for one in runs if one.key == self._key for limit in limits_of(one, runs)}
         spent, first = (rounded_up(added_up(costs)[0]) for costs in (others, [cost]))
         units = units_of([*others, cost])
         raise PrivacyError(
