@@ -211,6 +211,7 @@ def try_network(
     arrivals: Arrivals = "hidden",
     exchanges: int | None = None,
     sources: Sequence[str] | None = None,
+    schema: Schema | None = None,
     no_guarantee: bool = False,
 ) -> list[NodeDirectory]:
     """Make all nodes of a network on one machine, which then has the keys of all: for trying it out.
@@ -226,6 +227,7 @@ def try_network(
         exchanges: likewise.
         sources: what the data of every node are called in its ledger, by number. By default the directory's name and
             the node's.
+        schema: what records look like; None where samples come as numbers.
         no_guarantee: whether nodes may run an algorithm without any privacy.
     """
     learners = algorithm.learners
@@ -235,7 +237,7 @@ def try_network(
     _check_texts("sources", data, learners)
     names = [f"node-{learner}" for learner in range(learners)]
     sites = dict(zip(names, listens, strict=True))
-    new_network(directory, algorithm, sites, pace=pace, arrivals=arrivals, exchanges=exchanges)
+    new_network(directory, algorithm, sites, pace=pace, arrivals=arrivals, exchanges=exchanges, schema=schema)
     made = [
         join(
             directory / "agreement.json",

@@ -14,6 +14,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -30,7 +31,7 @@ from gossamer.net.node.correspondence import Correspondence, Pace, StopError
 from gossamer.net.node.gossip import GivenUp, LocalGossip, Values, after_step, restored
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.participant import Participant, State
-from gossamer.net.node.spending import Cost, Spending
+from gossamer.net.node.spending import Account, Cost, Refusal, Spending
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.frames import NEVER, Frame, Position
@@ -60,6 +61,7 @@ class Node:
         exchanges: after how many exchanges it ends; by default when the guarantee does.
         budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
         earlier: what earlier runs over the same data have cost.
+        account: asked before every exchange; None: nobody else reads these data.
         arrivals: "hidden": it speaks at its pace, with a gradient of zero where no sample has come; "public": when it
             has the samples of an exchange, or a neighbour speaks.
         play: called with every exchange and the decision that is played in it.
@@ -79,6 +81,7 @@ class Node:
         exchanges: int | None = None,
         budget: Budget | None = None,
         earlier: Sequence[Cost] = (),
+        account: Account | None = None,
         arrivals: Arrivals = "hidden",
         play: Callable[[int, NDArray[np.float32]], None] | None = None,
     ) -> None:
@@ -90,6 +93,7 @@ class Node:
         self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
         self.ledger, self.source, self.board = ledger, source, board
         self._key, self._spending = key, Spending(algorithm, learner, budget, earlier)
+        self._account = account
         self._waits, self._play = arrivals == "public", play
         self._joins = algorithm.guarantee.unit not in (Unit.BATCH, Unit.BATCH_SAMPLE)
         self._me = Participant(algorithm, learner)
@@ -281,10 +285,18 @@ class Node:
         if self._asked_for is not None and exchange >= self._asked_for:
             self.board.state = "finished"
             return False
-        refusal = self._spending.refusal(exchange)
+        refusal = self._refusal(exchange)
         if refusal is not None:
             self._end(refusal, exchange)
         return refusal is None
+
+    def _refusal(self, exchange: int) -> Refusal | None:
+        """Why one more exchange is not covered, by this run and by all others over the same data."""
+        refusal = self._spending.refusal(exchange)
+        if refusal is None and self._account is not None:
+            cost = partial(self._spending.cost, self.board.guarantee)
+            return None if self._account.covers(cost, exchange + 1) else "budget_used_up"
+        return refusal
 
     def _end(self, why: str, exchange: int) -> None:
         """Nothing is released any more, and the last decision is kept."""
