@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -375,24 +374,3 @@ def test_the_agreed_end_binds_and_a_node_may_end_before(tmp_path: Path, monkeypa
         assert running.node.board.state == "finished"
         with Ledger.open(node.ledger, read_only=True) as ledger:
             assert ledger.last.exchange + 1 == made
-
-
-@pytest.mark.parametrize(("first", "second"), [("hidden", "public"), ("public", "hidden")])
-def test_earlier_runs_count_where_they_protect_as_much(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Any, second: Any
-) -> None:
-    hub, algorithm = Hub(), private(topology.isolated(1))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
-    monkeypatch.setattr(startup, "ZenohTransport", lambda link, forged: hub.transport(link.learner))
-    pace = Pace(deadline=0.1, patience=0.1, retry=0.02, period=0.001)
-    given = {"hosts": ["127.0.0.1"], "pace": pace, "exchanges": 2, "sources": ["meters"]}
-    made = [try_network(tmp_path / one, algorithm, arrivals=one, **given)[0] for one in (first, second)]
-    launch(made[0], made[0].settings(), algorithm, data=[SAMPLE] * 5).run(linger=False)
-    settings = replace(made[1].settings(), earlier=[str(made[0].path)], budget={"epsilon": 2.0, "delta": 1e-6})
-    if second == "hidden":
-        with pytest.raises(ConfigurationError, match="runs that protect one sample of one learner"):
-            launch(made[1], settings, algorithm, data=[SAMPLE] * 5)
-        return
-    running = launch(made[1], settings, algorithm, data=[SAMPLE] * 5)
-    running.run(linger=False)
-    assert running.node.board.state == "finished"

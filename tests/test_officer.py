@@ -274,7 +274,9 @@ def _schema(names: list[str]) -> Schema:
 def _agreement_of(network: Any, members: dict[str, str], schema: Schema) -> Agreement:
     problem = problems.Logistic(len(schema.features), feature_bound=4.0)
     made = algorithms.pd_ogd(problem, network, budget=Budget(1.0), clip=1.0, step=0.1)
-    return Agreement.new(prepared(made), members, Pace(), Ed25519PrivateKey.generate(), schema=schema)
+    return Agreement.new(
+        prepared(made), members, Pace(), Ed25519PrivateKey.generate(), schema=schema, arrivals="public"
+    )
 
 
 def _with(facts: Any, agreement: Agreement) -> Any:

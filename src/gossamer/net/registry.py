@@ -106,7 +106,7 @@ def counted(runs: Sequence[Known]) -> list[Cost]:
     alone: list[Cost] = []
     joint: dict[tuple[str, str], list[Cost]] = {}
     for run in runs:
-        if run.cost.unit.startswith(_JOINT):
+        if run.cost.unit.removeprefix("the content of ").startswith(_JOINT):  # where arrivals are public
             joint.setdefault((run.network, run.cost.unit), []).append(run.cost)
         else:
             alone.append(run.cost)
