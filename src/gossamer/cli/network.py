@@ -8,10 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,11 +18,14 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from gossamer.checks import check_count
-from gossamer.cli import doubts, lifecycle
+from gossamer.cli import doubts, lifecycle, page
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
 from gossamer.errors import ConfigurationError, NetworkError
 from gossamer.streams import Stream
+
+if TYPE_CHECKING:
+    from gossamer.net.directory import NodeDirectory
 
 network = typer.Typer(no_args_is_help=True, help="Make a network of nodes, or try one out on this machine.")
 
@@ -182,6 +183,7 @@ node = typer.Typer(
 
 
 node.command("renew")(lifecycle.renew)
+node.command("token")(page.token)
 
 
 @node.command("join")
@@ -306,8 +308,8 @@ def run(
     found = sorted(made, key=lambda path: int(path.name.removeprefix("node-")))
     if not found:
         raise ConfigurationError("DIR", str(directory), "a directory made by `gossamer network try`")
-    pages = [NodeDirectory(path).settings().http for path in found]
-    if not all(pages):
+    nodes = [NodeDirectory(path) for path in found]
+    if not all(node.settings().http for node in nodes):
         raise ConfigurationError("http", "", "an address in every node.toml", "the table is read from there")
     logs = [(path / "node.log").open("ab") for path in found]
     extra = [] if exchanges is None else ["--exchanges", str(exchanges)]
@@ -316,7 +318,7 @@ def run(
         for path, log in zip(found, logs, strict=True)
     ]
     try:
-        _watch(found, pages, started)
+        _watch(nodes, started)
     except KeyboardInterrupt:
         pass
     finally:
@@ -339,13 +341,13 @@ def _ended(process: subprocess.Popen[bytes]) -> int:
         return process.wait()
 
 
-def _watch(names: list[Path], pages: list[str], started: list[subprocess.Popen[bytes]]) -> None:
+def _watch(nodes: list["NodeDirectory"], started: list[subprocess.Popen[bytes]]) -> None:
     """A live table, until all nodes have come to their end."""
     console = Console()
     with Live(console=console, refresh_per_second=4) as live:
         while True:
-            shown = [_ask(page) for page in pages]
-            live.update(_table(names, shown))
+            shown = [_ask(one) for one in nodes]
+            live.update(_table([one.path for one in nodes], shown))
             over = [one["state"] in ("finished", "exhausted") for one in shown]
             if all(over) or any(process.poll() is not None for process in started):
                 return
@@ -355,26 +357,15 @@ def _watch(names: list[Path], pages: list[str], started: list[subprocess.Popen[b
 def _table(names: list[Path], shown: list[dict[str, Any]]) -> Table:
     table = Table("node", "state", *_COLUMNS.values())
     for name, one in zip(names, shown, strict=True):
-        table.add_row(name.name, one["state"], *(f"{one.get(key, 0):.6g}" for key in _COLUMNS))
+        table.add_row(name.name, one["state"], *(f"{one.get(key) or 0:.6g}" for key in _COLUMNS))
     return table
 
 
-def _ask(page: str) -> dict[str, Any]:
+def _ask(node: "NodeDirectory") -> dict[str, Any]:
     """State and counts of a node, as its page says; a node that does not answer is starting, or has ended."""
     try:
-        facts: dict[str, Any] = json.loads(_fetch(f"http://{page}/healthz"))
-        lines = [line for line in _fetch(f"http://{page}/metrics").splitlines() if "reason=" not in line]
+        facts = page.ask(node)
+        counts: dict[str, Any] = facts["counts"]
     except (OSError, http.client.HTTPException, ValueError):
         return {"state": "no answer"}
-    found = {line.partition("{")[0].removeprefix("gossamer_").removesuffix("_total"): line for line in lines}
-    numbers = {name: line.rpartition(" ")[2] for name, line in found.items() if not name.startswith("#")}
-    return {name: float(number) for name, number in numbers.items()} | facts
-
-
-def _fetch(address: str) -> str:
-    try:
-        with urllib.request.urlopen(address, timeout=1.0) as answer:
-            text: bytes = answer.read()
-    except urllib.error.HTTPError as error:  # a node that is starting says so with status 503
-        text = error.read()
-    return text.decode()
+    return counts | {"state": facts["state"]}

@@ -5,6 +5,7 @@ agreement.json   what all nodes of the network have agreed on: algorithm, pace, 
 request.json     its public keys, for the coordinator
 members.json     the public keys of all members, and accepted.json: the fingerprints that its owner has accepted
 cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it never
+page.token       who has it may see the node's page; metrics.token: its metrics only. There where they were made
 noise.key        32 secret bytes; encrypted from the first start on where node.toml says sealed = true
 ledger.db        what was released; made together with the key. Large messages and states: ledger.blobs
 """
@@ -35,10 +36,14 @@ SETTINGS = """\
 # Member {member} of network {network}. What all members have agreed on is in agreement.json.
 member = {member}
 
-# Where it listens: "" for the address in the agreement. And its own page (/healthz /metrics /guarantee /decision
-# /predict; "" for none).
+# Where it listens: "" for the address in the agreement.
 listen = ""
+
+# Its own page, for a browser; "" for none. At an address that others reach it needs a token (`gossamer node token DIR`)
+# and has TLS: with the node's certificate, or with the one that is given here, and its key.
 http = "{http}"
+http_certificate = ""
+http_key = ""
 
 # Samples: a .jsonl or .csv file, which may grow, or "-" for standard input; and the label's name in it.
 data = {data}
@@ -82,6 +87,8 @@ class Settings:
     source: str
     listen: str = ""
     http: str = ""
+    http_certificate: str = ""
+    http_key: str = ""
     data: str = "-"
     label: str = "y"
     empty: Empty = "silent"
@@ -255,6 +262,15 @@ class NodeDirectory:
         """The certificate and its key; refused where others may read the key."""
         self.secret("cert.key")
         return Files(self.path / "cert.pem", self.path / "cert.key")
+
+    def page_files(self, settings: Settings, *, opened: bool) -> Files | None:
+        """Certificate and key of the node's page: those that are given, else the node's own where others reach it."""
+        given = settings.http_certificate, settings.http_key
+        if all(given):
+            return Files(self.path / given[0], self.path / given[1])
+        if any(given):
+            raise ConfigurationError("http_certificate", given, "http_certificate and http_key, or neither")
+        return self.files() if opened else None
 
     def link(self, settings: Settings, topology: Topology) -> Link:
         """How the node reaches its neighbours. Who asks for a message must be heard too, so links go both ways."""

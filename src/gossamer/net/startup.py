@@ -21,12 +21,16 @@ from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledgers import earlier_costs
+from gossamer.net.membership.agreement import Agreement
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
+from gossamer.net.web.access import METRICS, OWNER, is_loopback, read_token
 from gossamer.net.web.endpoint import Endpoint
+from gossamer.net.web.rows import CountedSource, both
+from gossamer.net.web.status import About
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.addresses import parts_of
 from gossamer.net.wire.renewal import RenewedTransport, Told
@@ -37,6 +41,7 @@ from gossamer.topology import Topology
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
 _LONGEST_LOG = 2**20
+_DRAWN = 64  # members whose links the page draws
 _M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
 
 
@@ -100,7 +105,8 @@ def launch(
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
-    board = Board(ready.problem, ready.guarantee, link.learner, schema=directory.agreement().schema)
+    agreement = directory.agreement()
+    board = Board(ready.problem, ready.guarantee, link.learner, schema=agreement.schema)
     with ExitStack() as stack:
         earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
         keep = kept_rows(ready, len(link.peers))
@@ -111,16 +117,21 @@ def launch(
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=_source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data),
+            source=CountedSource(
+                _source(
+                    directory.path, settings.data if data is None else data, settings, ready.problem, new_data, board
+                ),
+                board.rows,
+            ),
             board=board,
-            pace=directory.agreement().pace,
+            pace=agreement.pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
             budget=None if settings.budget is None else Budget(**settings.budget),
             earlier=earlier,
             empty=settings.empty,
         )
         if settings.http:
-            endpoint = stack.enter_context(_endpoint(board, settings.http))
+            endpoint = stack.enter_context(_endpoint(directory, settings, board, about(agreement, ready)))
             board.log("serving", host=endpoint.host, port=endpoint.port)
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
@@ -131,7 +142,7 @@ def _transport(link: Link, board: Board) -> RenewedTransport:
     """To the neighbours, with a certificate that is renewed in time."""
 
     def told(event: Told, until: datetime) -> None:
-        board.set("certificate_end_time", until.timestamp())
+        board.set("certificate_end", until.timestamp())
         days = (until - datetime.now(UTC)).days
         if event == "certificate_ends":
             board.log("certificate_ends", days=days)
@@ -149,9 +160,11 @@ def kept_rows(algorithm: Algorithm, neighbours: int) -> int:
     return max(_LEAST_KEPT, _EXCHANGES_KEPT * algorithm.mixing.steps, min(_MOST_KEPT, _KEPT_BYTES // max(1, size)))
 
 
-def _source(directory: Path, data: str | Iterable[Any], settings: Settings, problem: Problem, new_data: bool) -> Source:
+def _source(
+    directory: Path, data: str | Iterable[Any], settings: Settings, problem: Problem, new_data: bool, board: Board
+) -> Source:
     """A file beside the settings, standard input or an iterable; what cannot be used is told to the owner alone."""
-    faults = _Faults(directory / "rejected.log")
+    faults = both(_Faults(directory / "rejected.log"), board.rows.fault)
     if not isinstance(data, str):
         return from_iterable(data, problem, faults=faults)
     if data == "-":
@@ -196,6 +209,37 @@ def _ledger(
     return Ledger.open(directory.ledger, sealer=sealer, witness=witness, keep=keep, adopt=adopt)
 
 
-def _endpoint(board: Board, address: str) -> AbstractContextManager[Endpoint]:
-    host, port = parts_of(address, field="http", least_port=0)
-    return closing(Endpoint(board, host=host, port=port))
+def about(agreement: Agreement, algorithm: Algorithm) -> About:
+    """What the page says of a network: all of it is in the agreement.
+
+    Of large networks the links are left out: no picture of them could be read.
+    """
+    topology = algorithm.topology
+    assert isinstance(topology, Topology)
+    drawn = range(topology.learners) if topology.learners <= _DRAWN else ()
+    links = {(min(one, other), max(one, other)) for one in drawn for other in topology.ever_meets(one)[0]}
+    return About(
+        network=agreement.network,
+        algorithm=f"{algorithm.name} on {topology.name}",
+        members=tuple(one.name for one in agreement.members),
+        links=tuple(sorted(links)),
+        deadline=agreement.pace.deadline,
+    )
+
+
+def _endpoint(
+    directory: NodeDirectory, settings: Settings, board: Board, about: About
+) -> AbstractContextManager[Endpoint]:
+    """The node's page; at an address that others reach, over TLS with the certificate that is given or the node's."""
+    host, port = parts_of(settings.http, field="http", least_port=0)
+    return closing(
+        Endpoint(
+            board,
+            host=host,
+            port=port,
+            about=about,
+            token=read_token(directory.path / OWNER),
+            metrics_token=read_token(directory.path / METRICS),
+            certificate=directory.page_files(settings, opened=not is_loopback(host)),
+        )
+    )

@@ -128,6 +128,18 @@ def described(certificate: bytes) -> Described:
     return Described(str(name.value), [str(host.value) for host in hosts], key, found.not_valid_after_utc)
 
 
+def until_of(certificate: bytes) -> datetime:
+    """Until when a certificate in PEM is good; of a chain, the first; refused where it is none.
+
+    >>> until_of(certified("an example", ["127.0.0.1"])[0]) > datetime.now(UTC)
+    True
+    """
+    try:
+        return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+    except ValueError:
+        raise ConfigurationError("certificate", "something else", "a certificate in PEM") from None
+
+
 def public_key_of(private: bytes) -> bytes:
     """The public key, DER, that belongs to a private key in PEM.
 
