@@ -111,7 +111,7 @@ class Endpoint:
         return Answer(200, self._board.prometheus().encode(), _PROMETHEUS)
 
     def _status(self, request: Request) -> Answer:
-        return _json_answer(status_of(self._board, self._about))
+        return _json_answer(status_of(self._board, self._about) | {"guarded": self._access.owner is not None})
 
     def _guarantee(self, request: Request) -> Answer:
         return _json_answer(self._board.promise())

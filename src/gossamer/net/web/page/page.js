@@ -40,9 +40,9 @@ const whole = (value) => (value ?? 0).toLocaleString("en");
 function digits(value) {
   if (value === null || value === undefined) return "∞";
   if (value === 0) return "0";
-  const up = Math.ceil(value * 1e9 * (1 - 1e-9)) / 1e9 || value;
-  const text = up.toPrecision(4);
-  return text.includes("e") ? String(Number(text)) : String(parseFloat(text));
+  const size = 10 ** (Math.floor(Math.log10(value)) - 3);
+  const up = Math.ceil(value * (1 - 1e-9) / size) * size;
+  return up < 0.001 ? up.toExponential(2).replace(/\.?0+e/, "e") : String(parseFloat(up.toPrecision(4)));
 }
 
 function span(seconds) {
@@ -94,6 +94,7 @@ function show() {
   const { missing = 0, resent = 0, messages_received: came = 0 } = s.counts;
   put("messages", `${whole(came)} messages came, ${whole(missing)} did not come in time, ${whole(resent)} were sent again.`);
   showGraph(s);
+  put("seen", s.guarded ? "only you see this" : "only this machine sees this");
   showRows(s.rows);
   put("since", span(now() - (s.since ?? now())));
   put("certificate", s.certificate_end ? `good for ${span(s.certificate_end - now())}` : "–");
@@ -139,7 +140,7 @@ function showSpend(spend, progress) {
 
 function spendWords(spend, progress) {
   const done = progress.exchange === null || progress.exchange === undefined ? 0 : progress.exchange + 1;
-  const covered = progress.allowed === null ? "Exchanges never have to end."
+  const covered = progress.allowed === null ? "Exchanges need not end."
     : `The budget covers ${whole(progress.allowed)} exchanges; ${whole(Math.max(0, progress.allowed - done))} are left.`;
   if (!done) return `Nothing was spent so far. ${covered}`;
   return spend.grows ? `It grows with every exchange. ${covered}`
