@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +20,14 @@ _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
     *("--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--ignore-certificate-errors"),
 )
+
+_PIPED = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+for end, place in zip(ends, (3, 4)):
+    os.dup2(end, place)
+os.execv(sys.argv[3], sys.argv[3:])
+"""  # Chromium reads commands from descriptor 3 and answers at 4
 
 
 class Browser:
@@ -36,7 +45,7 @@ class Browser:
         self._number, self._answers, self._rest = 0, {}, b""
         (theirs_in, self._out), (self._in, theirs_out) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", PROGRAM, *_FLAGS]
+            [sys.executable, "-ISc", _PIPED, str(theirs_in), str(theirs_out), PROGRAM, *_FLAGS]
             + [f"--user-data-dir={self._home.name}", "--remote-debugging-pipe", "about:blank"],
             pass_fds=(theirs_in, theirs_out),
             stdout=subprocess.DEVNULL,
@@ -88,7 +97,8 @@ class Browser:
 
     def wait_for(self, expression: str) -> None:
         """Until an expression is true in the page."""
-        while not self.value(expression):
+        tried = f"(() => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }})()"
+        while not self.value(tried):
             assert time.monotonic() < self._until, f"never true: {expression}; the console said {self.said}"
             time.sleep(0.05)
 

@@ -38,7 +38,7 @@ def token(
     say(console, f"The token is in {file}; only its owner can read it. Restart the node.")
     if metrics:
         say(console, "Prometheus takes it: authorization with credentials_file.")
-    elif settings.http:
+    elif settings.http and not settings.http.endswith(":0"):
         say(console, f"The page: {_address(node)}/#token={made}")
 
 
