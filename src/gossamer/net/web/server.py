@@ -22,6 +22,7 @@ from typing import NamedTuple
 _HEAD = re.compile(r"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 _PIECE = 2**16
+_READ_AWAY = 1.0  # seconds
 _REST, _LONGEST_REST = 3.0, 1.0  # times the work, seconds
 
 
@@ -153,8 +154,11 @@ class Server:
         try:
             async with asyncio.timeout(self._limits.seconds) as limit:
                 reader, writer = await self._connected(connection)
-                writer.write(_in_bytes(await self._answer(reader, writer, limit), self._headers))
+                answer = await self._answer(reader, writer, limit)
+                writer.write(_in_bytes(answer, self._headers))
                 await writer.drain()
+                if answer.status >= 400:
+                    await _read_away(reader, writer)
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError, EOFError):
@@ -233,6 +237,16 @@ class Server:
         finally:
             now = time.monotonic()
             self._rested = now + min(_LONGEST_REST, _REST * (now - begun))
+
+
+async def _read_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Take what a refused client still sends: closing on it would lose the answer on its way."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_READ_AWAY):
+            while await reader.read(_PIECE):
+                pass
 
 
 def _parsed(head: bytes) -> Request:
