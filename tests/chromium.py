@@ -45,8 +45,10 @@ class Browser:
         self._number, self._answers, self._rest = 0, {}, b""
         (theirs_in, self._out), (self._in, theirs_out) = os.pipe(), os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-ISc", _PIPED, str(theirs_in), str(theirs_out), PROGRAM, *_FLAGS]
-            + [f"--user-data-dir={self._home.name}", "--remote-debugging-pipe", "about:blank"],
+            [
+                *(sys.executable, "-ISc", _PIPED, str(theirs_in), str(theirs_out), PROGRAM, *_FLAGS),
+                *(f"--user-data-dir={self._home.name}", "--remote-debugging-pipe", "about:blank"),
+            ],
             pass_fds=(theirs_in, theirs_out),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

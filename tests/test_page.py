@@ -351,7 +351,7 @@ def test_the_page_in_a_browser(board, browser, width, dark):
             for name, side in (("fill", "width"), ("line", "left"))
         )
         assert filled == pytest.approx(line / 4, rel=1e-4)
-        assert text_of(browser, "spend-words").endswith("covers 1,000 exchanges; 750 are left.")
+        assert text_of(browser, "spend-words").endswith("covers 1,000 exchanges; 750 are left. Delta is 1e-5 of 1e-5.")
         rows = browser.value("[...document.querySelectorAll('#neighbours tr')].map(row => row.innerText)")
         assert [row.split() for row in rows] == [
             ["south", "●", "connected", "just", "now"],

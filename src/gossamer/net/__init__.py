@@ -30,12 +30,15 @@ from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Row, Spent
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness
 from gossamer.net.web.endpoint import Endpoint
-from gossamer.net.web.status_board import Board
+from gossamer.net.web.server import Limits
+from gossamer.net.web.status import About
+from gossamer.net.web.status_board import Board, Plan
 from gossamer.net.wire.frames import Format, Frame, FrameError
 from gossamer.net.wire.transport import Transport
 from gossamer.net.wire.zenoh_link import Files, Link, Peer, ZenohTransport
 
 __all__ = [
+    "About",
     "Agreement",
     "Board",
     "Endpoint",
@@ -47,6 +50,7 @@ __all__ = [
     "Identity",
     "Ledger",
     "LedgerError",
+    "Limits",
     "Link",
     "Member",
     "Members",
@@ -54,6 +58,7 @@ __all__ = [
     "NodeDirectory",
     "Pace",
     "Peer",
+    "Plan",
     "Request",
     "Row",
     "Running",

@@ -91,8 +91,8 @@ ALLOWED: Mapping[str, Metric] = MappingProxyType(
             "page_certificate_end_timestamp_seconds",
         ),
         "start_time": _gauge("When the process started, in seconds since 1970.", "start_time_seconds"),
-        "state": _gauge("1 for the state that the node is in, else 0.", label="state"),
-        "build": _gauge("1, for the version of Gossamer that runs.", "build_info", label="version"),
+        "state": _gauge("Whether the node is in this state.", label="state"),
+        "build": _gauge("The version of Gossamer that runs.", "build_info", label="version"),
     }
 )
 """All that a node measures."""

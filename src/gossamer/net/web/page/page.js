@@ -126,7 +126,7 @@ function showSpend(spend, progress) {
   const scale = 1.08 * budget.epsilon;
   const over = epsilon === null || epsilon > budget.epsilon * (1 + 1e-9);
   put("spent", `ε ${digits(epsilon)}`);
-  put("budget", `of ${digits(budget.epsilon)}${budget.delta ? `, δ ${digits(spend.delta)} of ${digits(budget.delta)}` : ""}`);
+  put("budget", `of ${digits(budget.epsilon)}`);
   $("fill").style.width = `${Math.min(100, 100 * (epsilon ?? scale) / scale)}%`;
   $("fill").className = over ? "fill over" : "fill";
   $("line").style.left = `${100 * budget.epsilon / scale}%`;
@@ -135,7 +135,8 @@ function showSpend(spend, progress) {
   meter.setAttribute("aria-valuemax", budget.epsilon);
   meter.setAttribute("aria-valuenow", epsilon === null ? budget.epsilon : Math.min(epsilon, budget.epsilon));
   meter.setAttribute("aria-valuetext", `epsilon ${digits(epsilon)} of ${digits(budget.epsilon)}`);
-  put("spend-words", spendWords(spend, progress));
+  const delta = budget.delta ? ` Delta is ${digits(spend.delta)} of ${digits(budget.delta)}.` : "";
+  put("spend-words", spendWords(spend, progress) + delta);
 }
 
 function spendWords(spend, progress) {
@@ -151,7 +152,7 @@ function showPace(s) {
   const { per_minute: rate, at, exchange, period, allowed } = s.progress;
   put("rate", rate === null ? "–" : rate < 10 ? rate.toFixed(1) : whole(Math.round(rate)));
   put("last", ago(at));
-  put("exchange", exchange === null || exchange === undefined ? "none so far" : allowed ? `${whole(exchange)} of 0 to ${whole(allowed - 1)}` : whole(exchange));
+  put("exchange", exchange === null || exchange === undefined ? "none so far" : allowed ? `${whole(exchange + 1)} of ${whole(allowed)}` : whole(exchange + 1));
   put("period", period ? `one in ${period} s at most` : "as fast as it goes");
   put("model", !s.model.shown ? "never shown" : s.model.exchange === null ? "none so far" : `of exchange ${whole(s.model.exchange)}`);
 }
@@ -190,7 +191,7 @@ function showGraph(s) {
   const turn = Math.max(0, shown.indexOf(s.learner));
   const places = new Map(shown.map((learner, place) => {
     const angle = 2 * Math.PI * (place - turn) / shown.length - Math.PI / 2;
-    return [learner, [180 + 125 * Math.cos(angle), 124 + 92 * Math.sin(angle)]];
+    return [learner, [210 + 100 * Math.cos(angle), 130 + 94 * Math.sin(angle), angle]];
   }));
   const kind = (learner) => learner === s.learner ? "own" : !around.has(learner) ? "" : away(around.get(learner)) ? "lost" : "heard";
   const links = s.links.filter(([one, other]) => places.has(one) && places.has(other)).map(([one, other]) => {
@@ -204,10 +205,12 @@ function showGraph(s) {
     return drawn("circle", { cx, cy, r: radius, class: `member ${kind(learner)}` });
   });
   const labels = shown.length > MOST_LABELS ? [] : shown.map((learner) => {
-    const [x, y] = places.get(learner);
-    const label = drawn("text", { x, y: y + (y < 120 ? -17 : 27), class: `label ${kind(learner)}` });
+    const [x, y, angle] = places.get(learner);
+    const side = Math.abs(Math.cos(angle)) < 0.3 ? "middle" : Math.cos(angle) > 0 ? "start" : "end";
+    const place = { x: x + (side === "middle" ? 0 : 18 * Math.sign(Math.cos(angle))), y: y + (side === "middle" ? 5 + 20 * Math.sin(angle) : 5) };
+    const label = drawn("text", { ...place, "text-anchor": side, class: `label ${kind(learner)}` });
     const name = s.members[learner] ?? `learner ${learner}`;
-    label.textContent = name.length > 16 ? `${name.slice(0, 15)}…` : name;
+    label.textContent = name.length > 12 ? `${name.slice(0, 11)}…` : name;
     return label;
   });
   $("graph").replaceChildren(...links, ...dots, ...labels);
