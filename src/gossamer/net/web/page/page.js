@@ -207,7 +207,7 @@ function showGraph(s) {
   const labels = shown.length > MOST_LABELS ? [] : shown.map((learner) => {
     const [x, y, angle] = places.get(learner);
     const side = Math.abs(Math.cos(angle)) < 0.3 ? "middle" : Math.cos(angle) > 0 ? "start" : "end";
-    const place = { x: x + (side === "middle" ? 0 : 18 * Math.sign(Math.cos(angle))), y: y + (side === "middle" ? 5 + 20 * Math.sin(angle) : 5) };
+    const place = { x: x + (side === "middle" ? 0 : 18 * Math.sign(Math.cos(angle))), y: y + (side === "middle" ? 5 + 25 * Math.sin(angle) : 5) };
     const label = drawn("text", { ...place, "text-anchor": side, class: `label ${kind(learner)}` });
     const name = s.members[learner] ?? `learner ${learner}`;
     label.textContent = name.length > 12 ? `${name.slice(0, 11)}…` : name;
