@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import statistics
@@ -28,13 +29,17 @@ from gossamer.net.web.server import Limits
 ROOT = Path(__file__).parent.parent
 PORT, PAGE = 17_800, 18_800
 PERIOD, QUIET, ATTACKED = 0.1, 20.0, 40.0  # seconds
+DESCRIPTORS = 1024  # of each node
 DRIBBLING, BODIES, STRANGERS = 1001, 8, 100  # the last: a second
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_STATE_HOME"] = folder
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, most))
         nodes = started(Path(folder) / "net")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 8 * DESCRIPTORS), most))
         try:
             until = time.monotonic() + 120
             while status().get("state") != "running":

@@ -14,7 +14,7 @@ from gossamer.net.web.allowed import ALLOWED, STATES
 
 ROOT = Path(__file__).parent.parent
 PROMETHEUS = ROOT / "deploy" / "prometheus"
-DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "gossamer.json").read_text())
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "nodes.json").read_text())
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 SHOWN = {f"gossamer_{one.named or name}{'_total' * (one.kind == 'counter')}" for name, one in ALLOWED.items()}
 

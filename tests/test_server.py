@@ -126,13 +126,13 @@ def test_the_sum_of_bodies_is_bounded_and_comes_back():
         assert ask(port, "/slow", "POST", bytes(9)) == 200
 
 
-def test_a_flood_leaves_three_quarters_of_the_time():
+def test_a_flood_leaves_four_fifths_of_the_time():
     """Each answer takes 10 ms of processor: without a rest there would be a hundred in a second."""
     with served() as port:
         until, found = time.monotonic() + 1.0, []
         while time.monotonic() < until:
             found.append(ask(port, "/burn"))
-        assert 1 <= len(found) <= 30
+        assert 1 <= len(found) <= 25
         assert set(found) == {200}
 
 

@@ -1,7 +1,7 @@
 """A small HTTP server that strangers cannot use up: all that its clients may take together is bounded.
 
 One thread reads requests as they come, so a client that dribbles holds up nobody. One more thread computes what takes
-long. Each of the two rests three times as long as it worked, so that a flood of requests leaves the node its processor.
+long. Each of the two rests several times as long as it worked, so that a flood leaves the node its processor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _HEAD = re.compile(r"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*?)[ \t]*")
 _PIECE = 2**16
 _READ_AWAY = 1.0  # seconds
-_REST, _LONGEST_REST = 3.0, 1.0  # times the work, seconds
+_REST, _REST_OF_WORKER = 4.0, 9.0  # times the work: a fifth of a core, and a tenth
+_LONGEST_REST = 1.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Limits:
     seconds: float = 10.0
     answer: float = 30.0
     head: int = 2**14
-    body: int = 2**22
+    body: int = 2**21
     bodies: int = 2**24
 
 
@@ -236,7 +237,7 @@ class Server:
             return make(request._replace(body=body))
         finally:
             now = time.monotonic()
-            self._rested = now + min(_LONGEST_REST, _REST * (now - begun))
+            self._rested = now + min(_LONGEST_REST, _REST_OF_WORKER * (now - begun))
 
 
 async def _read_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
