@@ -29,6 +29,7 @@ from gossamer.net.web.server import Limits
 ROOT = Path(__file__).parent.parent
 PORT, PAGE = 17_800, 18_800
 PERIOD, QUIET, ATTACKED = 0.1, 20.0, 40.0  # seconds
+FEATURES = 30  # of the example
 DESCRIPTORS = 1024  # of each node
 DRIBBLING, BODIES, STRANGERS = 1001, 8, 100  # the last: a second
 
@@ -108,7 +109,8 @@ def memory(pid: int) -> float:
 def attacked(seconds: float) -> None:
     """All of it, from another process."""
     until = time.monotonic() + seconds
-    body = b"[[" + b"[]," * (Limits().body // 3 - 8) + b"[]]]"
+    row = b"[" + b",".join([b"0"] * FEATURES) + b"]"
+    body = b'{"x": [' + b",".join([row] * (Limits().body // (len(row) + 1) - 1)) + b"]}"
     post = f"POST /predict HTTP/1.1\r\nHost: 127.0.0.1:{PAGE}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     threads = [threading.Thread(target=again, args=(until, lambda: sent(post))) for _ in range(BODIES)]
     threads += [threading.Thread(target=again, args=(until, left, 1 / STRANGERS))]

@@ -21,6 +21,7 @@ from gossamer.net.wire.zenoh_link import Files
 _JSON = "application/json"
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 256
+_MOST_ROWS = 50_000  # of a request for predictions: a list or an object of Python takes a hundred times its two bytes
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -132,6 +133,8 @@ class Endpoint:
 
     def _asked(self, body: bytes) -> Any:
         """What predictions are asked for: records where there is a schema, else features."""
+        if body.count(b"[") + body.count(b"{") > _MOST_ROWS:
+            raise RefusedError(413, f"at most {_MOST_ROWS:,} rows are taken at once")
         asked = parse_json(body)
         if self._board.schema is not None:
             if not isinstance(asked, dict | list):
