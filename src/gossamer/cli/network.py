@@ -365,7 +365,6 @@ def _ask(node: "NodeDirectory") -> dict[str, Any]:
     """State and counts of a node, as its page says; a node that does not answer is starting, or has ended."""
     try:
         facts = page.ask(node)
-        counts: dict[str, Any] = facts["counts"]
-    except (OSError, http.client.HTTPException, ValueError):
+        return {**facts["counts"], "state": facts["state"]}
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
         return {"state": "no answer"}
-    return counts | {"state": facts["state"]}
