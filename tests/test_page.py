@@ -208,6 +208,7 @@ def test_a_node_that_is_opened(tmp_path):
     said = CliRunner().invoke(app, ["node", "token", str(node.path)]).stdout
     owner = (node.path / "page.token").read_text().strip()
     assert f"https://127.0.0.1:8443/#token={owner}" in said.replace("\n", "")
+    assert re.search(r"SHA-256ofitscertificate:([0-9A-F]{2}:){31}", re.sub(r"\s", "", said))
     assert CliRunner().invoke(app, ["node", "token", str(node.path), "--metrics"]).exit_code == 0
     assert read_token(node.path / "metrics.token") not in (None, owner)
     (node.path / "node.toml").write_text(text.replace('http = ""', 'http = "0.0.0.0:0"'))
@@ -260,12 +261,13 @@ def test_what_is_wrong_is_said(board, monkeypatch):
 
 def test_what_epsilon_means_is_the_best_test_there_is():
     """Randomised response with epsilon 1 reaches it: e / (1 + e) of its answers are true."""
-    words = meaning(PROMISE, 0)
+    words = meaning(ALGORITHM.guarantee, 0)
     assert f"{100 * math.e / (1 + math.e):.2f}"[:4] in words
     assert "one sample of one learner" in words
-    huge = Guarantee("proven", losses=(Pure(1e4),), deltas=(0.0,))
-    assert "at most 100 %" in meaning(huge, 0)
-    assert meaning(no_guarantee("an example"), 0) == ""
+    huge = algorithms.pd_ogd(problems.Logistic(2), topology.ring(3), budget=Budget(1e4), clip=1.0, step=0.1)
+    assert "at most 100 %" in meaning(huge.guarantee, 0)
+    for unproven in (no_guarantee("an example"), PROMISE):  # the second is claimed, and nothing has checked it
+        assert meaning(unproven, 0) == ""
 
 
 def spending(budget=None, earlier=()):
@@ -368,7 +370,7 @@ def test_the_page_in_a_browser(board, browser, width, dark):
             ("meter", "Spent against the budget"),
             ("rowheader", "south"),
             ("image", "4 members. north exchanges with south, east. Away: east."),
-            ("region", "What is promised proven"),
+            ("region", "What is promised claimed, not checked"),
         ):
             assert heard in spoken
         assert browser.value("document.getElementById('meter').getAttribute('aria-valuetext')") == "epsilon 0.25 of 1"

@@ -28,6 +28,7 @@ def token(
     """Make a token for the node's page, and show the link; a token that was there before is good no longer."""
     from gossamer.net.directory import NodeDirectory
     from gossamer.net.web.access import METRICS, OWNER, new_token
+    from gossamer.net.wire.certificates import fingerprint_of
 
     node, console = NodeDirectory(directory), Console()
     settings = node.settings()
@@ -40,6 +41,8 @@ def token(
         say(console, "Prometheus takes it: authorization with credentials_file.")
     elif settings.http and not settings.http.endswith(":0"):
         say(console, f"The page: {_address(node)}/#token={made}")
+        if certificate := _certificate(node):
+            say(console, f"SHA-256 of its certificate: {fingerprint_of(certificate.read_bytes())}")
 
 
 def ask(node: "NodeDirectory") -> dict[str, Any]:

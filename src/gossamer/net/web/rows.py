@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from typing import Any
@@ -18,9 +19,9 @@ class Rows:
 
     >>> rows = Rows()
     >>> rows.read, rows.rejected = 3, 1
-    >>> rows.fault("byte 120: a feature is not a number")
+    >>> rows.fault("byte 120: a feature is NaN at (0, 1)")
     >>> rows.facts()
-    {'read': 3, 'rejected': 1, 'reasons': {'a feature is not a number': 1}}
+    {'read': 3, 'rejected': 1, 'reasons': {'a feature is NaN': 1}}
     """
 
     def __init__(self) -> None:
@@ -30,7 +31,7 @@ class Rows:
 
     def fault(self, told: str) -> None:
         """Count a sample that cannot be used by the kind of its fault: without its position."""
-        kind = told.partition(": ")[2]
+        kind = re.sub(r" at (position )?\([^)]*\)", "", told.partition(": ")[2])
         with self._lock:
             known = kind in self._reasons or len(self._reasons) < _MOST_REASONS
             self._reasons[kind if known else _OTHERS] += 1

@@ -71,7 +71,7 @@ def status_of(board: Board, about: About) -> dict[str, Any]:
         "progress": _progress(board, known),
         "spend": _spend(board, known),
         "guarantee": {
-            "basis": board.guarantee.basis,
+            "basis": board.guarantee.sentence().partition(":")[0].lower(),
             "sentence": board.guarantee.sentence(),
             "meaning": meaning(board.guarantee, board.learner),
         },
@@ -87,7 +87,7 @@ def status_of(board: Board, about: About) -> dict[str, Any]:
 
 
 def meaning(guarantee: Guarantee, learner: int) -> str:
-    """What epsilon and delta mean for somebody who guesses; empty where nothing is proven.
+    """What epsilon and delta mean for somebody who guesses; empty where nothing is proven and checked.
 
     With epsilon and delta, a test that tells two neighbours apart is right with probability (e^epsilon + delta) /
     (1 + e^epsilon) at most, where both are equally likely.
@@ -96,7 +96,7 @@ def meaning(guarantee: Guarantee, learner: int) -> str:
     >>> print(meaning(Guarantee("published", losses=(Pure(1.0),), deltas=(0.0,)), 0))
     <BLANKLINE>
     """
-    if guarantee.basis != "proven":
+    if guarantee.basis != "proven" or not guarantee.checked:
         return ""
     place = learner if len(guarantee.losses) > 1 else 0
     epsilon = guarantee.epsilons[place]

@@ -177,11 +177,12 @@ class Board:
         return [{"learner": one, "connected": one in connected, "heard": at} for one, at in sorted(heard.items())]
 
     def per_minute(self) -> float | None:
-        """Exchanges a minute, lately; None before there were two."""
+        """Exchanges a minute, lately; None before there were some for a second."""
         now = time.time()
         with self._lock:
             lately = [at for at in self._lately if at >= now - _RATE_OVER]
-        return 60 * (len(lately) - 1) / (lately[-1] - lately[0]) if len(lately) > 1 and lately[-1] > lately[0] else None
+        span = lately[-1] - lately[0] if lately else 0.0
+        return 60 * (len(lately) - 1) / span if span >= 1 else None
 
     def numbers(self) -> dict[str, float]:
         """All counters and gauges without a label; dropped frames by reason."""

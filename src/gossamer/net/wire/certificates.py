@@ -134,8 +134,21 @@ def until_of(certificate: bytes) -> datetime:
     >>> until_of(certified("an example", ["127.0.0.1"])[0]) > datetime.now(UTC)
     True
     """
+    return _read(certificate).not_valid_after_utc
+
+
+def fingerprint_of(certificate: bytes) -> str:
+    """SHA-256 of a certificate in PEM, as browsers show it.
+
+    >>> len(fingerprint_of(certified("an example", ["127.0.0.1"])[0]))
+    95
+    """
+    return _read(certificate).fingerprint(SHA256()).hex(":").upper()
+
+
+def _read(certificate: bytes) -> x509.Certificate:
     try:
-        return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+        return x509.load_pem_x509_certificate(certificate)
     except ValueError:
         raise ConfigurationError("certificate", "something else", "a certificate in PEM") from None
 

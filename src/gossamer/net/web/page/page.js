@@ -1,7 +1,7 @@
 // The page of a node: asks /status every two seconds and writes what it says. All text is set as text, never as HTML.
 "use strict";
 
-const EVERY = 2000, PATIENCE = 8000, MOST_LABELS = 24, MOST_MEMBERS = 64;
+const EVERY = 2000, PATIENCE = 8000, MOST_LABELS = 12, MOST_MEMBERS = 64;
 const SVG = "http://www.w3.org/2000/svg";
 const $ = (id) => document.getElementById(id);
 
@@ -85,7 +85,7 @@ function show() {
   put("state", word);
   showAlarms(s.alarms);
   put("basis", s.guarantee.basis);
-  $("basis").className = `badge ${s.guarantee.basis}`;
+  $("basis").className = s.guarantee.basis === "proven" ? "badge" : "badge doubt";
   put("sentence", s.guarantee.sentence);
   put("meaning", s.guarantee.meaning);
   showSpend(s.spend, s.progress);
@@ -174,7 +174,7 @@ function showRows({ read, rejected, reasons }) {
   put("rejected", `rows read, ${whole(rejected)} rejected`);
   $("reasons").replaceChildren(...Object.entries(reasons).map(([reason, many]) => {
     const item = made("li");
-    item.append(made("b", whole(many)), reason);
+    item.append(made("b", whole(many)), made("span", reason));
     return item;
   }));
 }
@@ -194,7 +194,8 @@ function showGraph(s) {
     return [learner, [210 + 100 * Math.cos(angle), 130 + 94 * Math.sin(angle), angle]];
   }));
   const kind = (learner) => learner === s.learner ? "own" : !around.has(learner) ? "" : away(around.get(learner)) ? "lost" : "heard";
-  const links = s.links.filter(([one, other]) => places.has(one) && places.has(other)).map(([one, other]) => {
+  const mine = (pair) => Number(pair.includes(s.learner));  // drawn last, above the others
+  const links = s.links.filter((pair) => pair.every((one) => places.has(one))).sort((a, b) => mine(a) - mine(b)).map(([one, other]) => {
     const [[x1, y1], [x2, y2]] = [places.get(one), places.get(other)];
     const own = one === s.learner ? other : other === s.learner ? one : null;
     return drawn("line", { x1, y1, x2, y2, class: `link ${own === null ? "" : kind(own) === "lost" ? "lost" : "own"}` });
@@ -202,9 +203,12 @@ function showGraph(s) {
   const radius = shown.length <= MOST_LABELS ? 11 : 5;
   const dots = shown.map((learner) => {
     const [cx, cy] = places.get(learner);
-    return drawn("circle", { cx, cy, r: radius, class: `member ${kind(learner)}` });
+    const dot = drawn("circle", { cx, cy, r: radius, class: `member ${kind(learner)}` }), title = drawn("title", {});
+    title.textContent = s.members[learner] ?? `learner ${learner}`;
+    dot.append(title);
+    return dot;
   });
-  const labels = shown.length > MOST_LABELS ? [] : shown.map((learner) => {
+  const labels = (shown.length > MOST_LABELS ? [s.learner] : shown).map((learner) => {
     const [x, y, angle] = places.get(learner);
     const side = Math.abs(Math.cos(angle)) < 0.3 ? "middle" : Math.cos(angle) > 0 ? "start" : "end";
     const place = { x: x + (side === "middle" ? 0 : 18 * Math.sign(Math.cos(angle))), y: y + (side === "middle" ? 5 + 25 * Math.sin(angle) : 5) };
