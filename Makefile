@@ -35,6 +35,7 @@ evidence: .venv/ready
 	$(BIN)/python -W ignore -m bench.choose
 	$(BIN)/python -m bench.estimates
 	$(BIN)/python -m bench.flow
+	$(BIN)/python -m bench.life
 	$(BIN)/python -m bench.page
 	$(BIN)/python -m bench.wheel
 

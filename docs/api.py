@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -69,17 +71,48 @@ def own_names(module: Any) -> list[str]:
     return [key for key in public if getattr(getattr(module, key), "__module__", "") == module.__name__]
 
 
+class Written(str):
+    """An annotation as the source has it."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 def signature(name: str, thing: Any) -> str:
-    """How it is called, without the quotes of postponed annotations."""
+    """How it is called, with annotations as they are written."""
     try:
-        text = str(inspect.signature(thing))
+        call, annotations = inspect.signature(thing), written(thing)
     except ValueError:  # an exception that takes whatever its built-in parent takes
-        text = "(*args)"
-    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
-    text = name + re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text).removesuffix(" -> None")
+        return f"{name}(*args)"
+    each = [one.replace(annotation=annotations.get(one.name, one.annotation)) for one in call.parameters.values()]
+    text = f"{name}{call.replace(parameters=each, return_annotation=annotations.get('return', call.empty))}"
+    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", text))  # defaults
+    text = text.removesuffix(" -> None")
     if len(text) < 100:
         return text
     return re.sub(r", (?=\*(?:,|\w)|\w+: )", ",\n    ", text.replace("(", "(\n    ", 1))  # one parameter a line
+
+
+def written(thing: Any) -> dict[str, str]:
+    """The annotations of a function's parameters and result, or of a class' fields, from the source."""
+    if inspect.isclass(thing):
+        found = {}
+        for base in (base for base in reversed(thing.__mro__) if base.__module__.startswith("gossamer")):
+            fields = (node for node in parsed(base).body if isinstance(node, ast.AnnAssign))
+            found |= {ast.unparse(one.target): Written(ast.unparse(one.annotation)) for one in fields}
+            found |= written(base.__init__) if inspect.isfunction(vars(base).get("__init__")) else {}
+        return found
+    try:
+        node = parsed(thing)
+    except OSError:  # made by `dataclass`
+        return {}
+    known = {each.arg: each.annotation for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+    return {key: Written(ast.unparse(one)) for key, one in (known | {"return": node.returns}).items() if one}
+
+
+def parsed(thing: Any) -> Any:
+    """The tree of a function or a class."""
+    return ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0]
 
 
 def members(cls: type) -> list[str]:

@@ -404,11 +404,24 @@ def of_kind(kind):
     return pytest.mark.parametrize("attack", [a for _, a in chosen], ids=[f"{n}: {a.name}" for n, a in chosen])
 
 
+LOST = {
+    "after gossip, ring, blt": 0.96,
+    "missed rounds": 0.95,
+    "long horizon": 0.98,
+    "whole path": 0.97,
+    "restless change": 0.95,
+    "scores both ways": 0.95,
+    "scores one way": 0.95,
+    **{f"many below, {shift}": 0.96 for shift in ("any", "monotone", "constant")},
+}
+"""The share of the claim that sharp attacks lose at least, by name; of others all of it."""
+
+
 @of_kind("sharp")
 def test_sharp_attacks_measure_the_claim_and_catch_half_the_noise(attack):
     """Above the claim by chance: at most 5 % for each, 0.5 % in fact. Caught at 99.9 % confidence, in fewer runs."""
     case, found = case_of(attack), found_by(attack, attack.runs)
-    assert 0.95 * found.claimed <= case.supremum <= found.claimed * (1 + 1e-9)
+    assert LOST.get(attack.name, 0.9995) * found.claimed <= case.supremum <= found.claimed * (1 + 1e-9)
     assert 0.8 * found.claimed <= found.epsilon <= found.claimed
     assert not found.contradicts
     assert found.covered

@@ -64,7 +64,7 @@ def one_exchange(name):
     feeder = Feeder(algorithm, stream, (FastNoise(1),))
     program = Program.of(algorithm, shared=stream.shared, measure="global", record=RECORD)
     block = max(run.block for run in algorithm.schedule.segments(STEPS))
-    inputs, constant = feeder.inputs(Chunk(0, CHUNK, 0, 4, block, 0)), feeder.constant()
+    inputs, constant = feeder.inputs(Chunk(0, CHUNK, 0, 4, block, 0)), feeder.constant
     worlds, _ = engine.run_chunk(program, constant, engine.start_many(program, 1), inputs, 0, 3)
     return program, constant, jax.tree.map(lambda leaf: leaf[0], worlds), for_one_seed(at(inputs, 3))
 

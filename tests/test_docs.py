@@ -136,7 +136,7 @@ COUNTED = {
     "algorithms": len(REGISTRY),
     "papers": len(list((ROOT / "src" / "gossamer" / "experiments" / "papers").glob("paper_00?*"))),
     "commands": len(COMMANDS),
-    "settings": sum(getattr(one, "__annotations__", {}).get("return") == "Setting" for one in vars(demo).values()),
+    "settings": sum(getattr(one, "__annotations__", {}).get("return") is demo.Setting for one in vars(demo).values()),
     "families": len(list((ROOT / "src" / "gossamer" / "algorithms").glob("*/__init__.py"))),
     "topologies": len(kinds("topology")),
     "problems": len(kinds("problem")),

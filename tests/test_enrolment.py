@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.testing import CliRunner
 
-from gossamer import Budget, algorithms, problems, simulate, streams, topology
+from gossamer import Budget, algorithms, problems, topology
 from gossamer.cli import app
 from gossamer.cli.config import load_for_nodes
 from gossamer.core.drawing import learners_draws, schedules
@@ -35,10 +36,14 @@ from gossamer.net import (
     try_network,
 )
 from gossamer.net.membership.documents import canonical
-from gossamer.net.node.agreement import noise_of
+from gossamer.net.node.agreement import frame_format
+from gossamer.net.node.participant import Participant
+from gossamer.net.store.export import export
 from gossamer.net.wire.certificates import certificate_for, common_name
 from gossamer.net.wire.pairs import public_pair_key
 from gossamer.privacy import SecureNoise
+from tests.lives import PACE, run, sites
+from tests.networks import Hub
 
 ROOT = Path(__file__).parent.parent
 SITES = {"north": "127.0.0.1:7400", "south": "127.0.0.1:7401", "west": "127.0.0.1:7402"}
@@ -130,34 +135,69 @@ def test_no_private_key_leaves_its_site(folder: Path) -> None:
             assert key.hex().encode() not in sent
 
 
-def test_the_cosine_of_what_a_coordinator_recovers_is_chance(tmp_path: Path) -> None:
-    """It has all it ever saw, an exported ledger with the run's id, and the messages. With the key they give all."""
-    dim, steps = 200, 40
-    problem, alone = problems.Linear(dim), topology.isolated(1)
-    algorithm = prepared(algorithms.pd_ogd(problem, alone, budget=Budget(2.0), clip=1.0, step=0.1))
-    new_network(tmp_path, algorithm, {"north": "127.0.0.1:7400"})
-    node = join(tmp_path / "agreement.json", "north", tmp_path / "north")
-    key, run = (node.path / "noise.key").read_bytes(), "5e" * 16
-    stream = streams.random_signs(1, dim, seed=3)
-    found = simulate(
-        algorithm, stream, steps, seed=0, noise=lambda seed: noise_of(algorithm, key, run), record=["decisions"]
+def test_the_cosine_of_what_a_coordinator_recovers_is_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a neighbour too: it has its own keys, all that was ever sent, and an exported ledger with the run's id.
+
+    What it subtracts from the releases is noise that it makes of everything it has. Noise of the right key gives all.
+    """
+    dim, steps, names = 200, 40, ("north", "south")
+    given = {"budget": Budget(2.0), "clip": 1.0, "step": 0.1}
+    algorithm = prepared(algorithms.pd_ogd(problems.Linear(dim), topology.complete(2), **given))
+    hub, x = Hub(), np.random.default_rng(3).choice([-1.0, 1.0], (steps, dim))
+    monkeypatch.setattr(
+        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link, forged: hub.transport(link.learner)
     )
-    played = np.asarray(found.transcript["decisions"])[:, 0]
-    released = -np.diff(played, axis=0) / schedules(algorithm, 0, steps - 1)["step"][:, None]
-    x = stream.read(0, steps - 1).x[:, 0]  # gradients of a linear loss, before they are clipped
-    (draw,) = learners_draws(algorithm).values()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
+    coordinator = tmp_path / "coordinator"
+    new_network(coordinator, algorithm, sites(names), pace=PACE)
+    nodes = [join(coordinator / "agreement.json", name, tmp_path / name, algorithm=algorithm) for name in names]
+    admit(coordinator, [node.path / "request.json" for node in nodes])
+    for node in nodes:
+        node.accept(coordinator / "members.json", yes)
+        rows = [json.dumps({"x": row.tolist(), "y": 0.0}) + "\n" for row in x]
+        (node.path / "samples.jsonl").write_text("".join(rows))
+    assert run(nodes, steps) == ["finished"] * 2
+    with Ledger.open(nodes[0].ledger, read_only=True) as ledger:
+        export(ledger, coordinator / "north.jsonl")
+    run_id = json.loads((coordinator / "north.jsonl").read_text().partition("\n")[0])["run"]
 
-    def cosine(guess: bytes) -> float:
-        noise = draw.made(SecureNoise(guess, run, algorithm.digest), 0, steps - 1)[0]
-        left = released - noise
-        return float((left * x).sum() / (np.linalg.norm(left) * np.linalg.norm(x)))
+    form = frame_format(
+        algorithm, Agreement.read(coordinator / "agreement.json").network, Participant(algorithm, 0).leaves
+    )
+    said = {
+        (frame.sender, frame.exchange): frame.values[0]
+        for frame in (form.decode(data, sender) for sender, _, data in hub.sent)
+        if frame.kind == "message"
+    }
+    heard = [(said[0, t] + said[1, t]) / 2 for t in range(steps)]
+    released = np.array([before - said[0, t + 1] for t, before in enumerate(heard[:-1])])
+    (draw,) = learners_draws(algorithm, [0]).values()
 
-    coordinator = (tmp_path / "coordinator.key").read_bytes()
-    public = Request.read(node.path / "request.json", Agreement.read(tmp_path / "agreement.json"))
-    guesses = [coordinator, bytes.fromhex(public.pair_key), hashlib.sha256(coordinator).digest()]
-    assert cosine(key) > 0.999
+    def cosine(key: bytes) -> float:
+        noise = draw.made(SecureNoise(key, run_id, algorithm.digest), 1, steps)[0]
+        left = released / schedules(algorithm, 1, steps)["step"][:, None] - noise
+        return float((left * x[1:]).sum() / (np.linalg.norm(left) * np.linalg.norm(x[1:])))
+
+    assert cosine((nodes[0].path / "noise.key").read_bytes()) > 0.999
     chance = 5 / np.sqrt(dim * (steps - 1))  # five standard deviations of the cosine of independent directions
+    guesses = keys_in([file for folder in (coordinator, nodes[1].path) for file in folder.rglob("*") if file.is_file()])
+    assert (nodes[1].path / "noise.key").read_bytes() in guesses
+    assert len(guesses) > 50
     assert max(abs(cosine(guess)) for guess in guesses) < chance
+
+
+def keys_in(files: list[Path]) -> set[bytes]:
+    """All that could be a key of 32 bytes: small files, numbers in hexadecimal digits in texts, and hashes of files."""
+    found = set[bytes]()
+    for file in files:
+        content = file.read_bytes()
+        found.add(hashlib.sha256(content).digest())
+        if len(content) == 32:
+            found.add(content)
+        for digits in re.findall(rb"[0-9a-f]{32,}", content) if len(content) < 100_000 else []:
+            number = bytes.fromhex(digits.decode()[: len(digits) // 2 * 2])
+            found |= {number[:32].ljust(32, b"\0"), hashlib.sha256(number).digest()}
+    return found
 
 
 # A coordinator, or somebody on the way, who puts other keys in a member's place
@@ -355,7 +395,7 @@ def test_keys_that_others_may_read_are_refused(folder: Path) -> None:
 def test_a_directory_of_an_earlier_version_is_refused_in_words(folder: Path) -> None:
     node = folder / "north"
     (node / "node.toml").write_text('network = "0a"\nlearner = 0\nlisten = "a:1"\nsource = "s"\n[peers]\n1 = "b:1"\n')
-    assert "name this directory in `earlier`" in refusal(node)
+    assert "`gossamer node upgrade` makes one" in refusal(node)
     done = CliRunner().invoke(app, ["ledger", "verify", str(node)])
     assert done.exit_code == 0, done.stderr
 

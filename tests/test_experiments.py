@@ -38,7 +38,7 @@ from gossamer.experiments import (
     sweep,
     tuning_seeds,
 )
-from gossamer.simulation import keeper
+from gossamer.simulation import checkpoint
 from gossamer.streams import Stream
 
 STEPS = 60
@@ -324,8 +324,8 @@ def test_a_damaged_cell_is_refused_with_its_file(harm: Callable[[str], str], tmp
 def test_a_long_cell_goes_on_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted while it runs, it reads the samples before only to see that they are the same."""
     monkeypatch.setattr("gossamer.experiments.engine._FIRST", 1.0)
-    monkeypatch.setattr(keeper, "_SECONDS", 0.0)
-    real, kept = keeper.Keeper.keep, []
+    monkeypatch.setattr(checkpoint, "_SECONDS", 0.0)
+    real, kept = checkpoint.Keeper.keep, []
 
     def stopping(self: Any, progress: Any, *, now: bool = False) -> None:
         real(self, progress, now=now)
@@ -335,7 +335,7 @@ def test_a_long_cell_goes_on_in_the_middle(tmp_path: Path, monkeypatch: pytest.M
 
     long = partial(Cell, "long", make, data, 40_000, [measures.final_loss()], seeds=(0, 1))
     with monkeypatch.context() as patch:
-        patch.setattr(keeper.Keeper, "keep", stopping)
+        patch.setattr(checkpoint.Keeper, "keep", stopping)
         with pytest.raises(KeyboardInterrupt):
             Engine(Store(tmp_path)).find({"it": long()})
     assert 0 < kept[-1] < 40_000

@@ -421,14 +421,14 @@ def after(folder: Path, *earlier: str, budget: float | None = 2.0, **options: An
     ("budget", "earlier", "ends"),
     [
         (1.0, [], "finished"),
-        (1.99, ["../../one/node-0"], "exhausted"),
+        (1.99, ["../../one/node-0"], "refused"),
         (2.0, ["../../one/node-0"], "finished"),
-        (2.99, ["../../one/node-0", "../../two/node-0/ledger.db"], "exhausted"),
+        (2.99, ["../../one/node-0", "../../two/node-0/ledger.db"], "refused"),
         (3.0, ["../../one/node-0", "../../two/node-0/ledger.db"], "finished"),
         (2.0, ["../../one/node-0", "../../one/node-0/ledger.db", "../../one/../one/node-0"], "finished"),
         (2.0, ["../../one/node-0", "../../copy"], "finished"),
         (2.0, ["../../one/node-0", "../../one.jsonl"], "finished"),
-        (1.99, ["../../one.jsonl"], "exhausted"),
+        (1.99, ["../../one.jsonl"], "refused"),
         (1.0, ["../../new/node-0"], "finished"),
     ],
 )
@@ -441,8 +441,12 @@ def test_a_budget_counts_earlier_runs(tmp_path: Path, budget: float, earlier: li
     shutil.copytree(one.path, tmp_path / "copy")
     CliRunner().invoke(app, ["ledger", "export", str(one.path), "--out", str(tmp_path / "one.jsonl")])
     node = after(tmp_path / "net", *earlier, budget=budget)
-    assert go(node, 3) == ends
-    assert rows(node) == (5 if ends == "finished" else 2)
+    if ends == "refused":
+        with pytest.raises(PrivacyError, match=r"\[budget\]: got .* what earlier runs and the first exchange cost"):
+            go(node, 3)
+    else:
+        assert go(node, 3) == ends
+    assert rows(node) == (5 if ends == "finished" else 1)
 
 
 def other_source(folder: Path) -> str:

@@ -29,6 +29,7 @@ from gossamer.problems import (
     small_cnn,
 )
 from gossamer.sets import L2Ball, Simplex, TraceNormBall
+from gossamer.spec import build, spec_of
 
 FEATURES, CLASSES = 4, 3
 # As many rows and the same clip wherever neither matters: every other number would be compiled again.
@@ -526,3 +527,19 @@ def test_bad_settings_name_their_field(call: Callable[[], Any], field: str) -> N
     assert caught.value.field == field
     check_clip(None)
     check_clip(1)
+
+
+def test_play_starts_where_it_is_said():
+    ball = L2Ball(1.0)
+    problem = Logistic(2, domain=ball, start=(0.5, -0.25))
+    np.testing.assert_array_equal(problem.initial_decision(), np.float32([0.5, -0.25]))
+    again = build("[problem]", spec_of(problem), "problem")
+    assert again == problem
+    assert again != Logistic(2, domain=ball)
+    for start, said in [
+        ((2.0, 0.0), "a member of the decision set"),
+        ((0.5,), "2 finite"),
+        ((0.5, math.nan), "finite"),
+    ]:
+        with pytest.raises(ConfigurationError, match=said):
+            Logistic(2, domain=ball, start=start)

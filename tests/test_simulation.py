@@ -676,7 +676,7 @@ def test_file_that_is_no_checkpoint_is_refused(content, tmp_path):
 @pytest.mark.parametrize("call", [1, 2, 5, 9])
 def test_run_that_was_interrupted_anywhere_goes_on_as_if_it_was_not(place, test, call, tmp_path, monkeypatch):
     """With a checkpoint after every chunk: states, sums and tests on disk always belong together."""
-    monkeypatch.setattr(sys.modules["gossamer.simulation.keeper"], "_SECONDS", -1.0)
+    monkeypatch.setattr(sys.modules["gossamer.simulation.checkpoint"], "_SECONDS", -1.0)
     options = QUIET | {"chunk": 4, "every": 3, "record": ("messages",), "checkpoint": tmp_path / "c", "test": test}
     algorithm, stream = instances.algorithm("noisy_ogd"), instances.stream()
     owners = {"Tally": Tally, "Feeder": Feeder, "Algorithm": Algorithm, "checkpoint": checkpoints, "HeldOut": HeldOut}

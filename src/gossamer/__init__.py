@@ -45,28 +45,15 @@ __all__ = [
     "topology",
 ]
 
-_HOMES = {
-    "Algorithm": "core",
-    "Audit": "auditing",
-    "Block": "problems",
-    "Budget": "privacy",
-    "Clip": "privacy",
-    "ConfigurationError": "errors",
-    "DataError": "errors",
-    "Every": "core",
-    "FastNoise": "privacy",
-    "Federation": "core",
-    "GossamerError": "errors",
-    "Guarantee": "privacy",
-    "NetworkError": "errors",
-    "PrivacyError": "errors",
-    "Rate": "core",
-    "Run": "simulation",
-    "SecureNoise": "privacy",
-    "audit": "auditing",
-    "simulate": "simulation",
-    "simulate_many": "simulation",
+_NAMES = {
+    "auditing": ("Audit", "audit"),
+    "core": ("Algorithm", "Every", "Federation", "Rate"),
+    "errors": ("ConfigurationError", "DataError", "GossamerError", "NetworkError", "PrivacyError"),
+    "privacy": ("Budget", "Clip", "FastNoise", "Guarantee", "SecureNoise"),
+    "problems": ("Block",),
+    "simulation": ("Run", "simulate", "simulate_many"),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 _PACKAGES = {*__all__, *_HOMES.values()} - set(_HOMES)
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and still finds misspelled names

@@ -12,7 +12,6 @@ def check_count(field: str, given: Any, least: int = 1, most: int | None = None)
 
     >>> check_count("learners", 0)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: learners: got 0; allowed: a whole number of at least 1.
     """
     whole = type(given) is int or (isinstance(given, numbers.Integral) and not isinstance(given, bool))
@@ -28,7 +27,6 @@ def check_choice(field: str, given: Any, literal: Any) -> None:
     >>> from typing import Literal
     >>> check_choice("noise", "cauchy", Literal["laplace", "gaussian"])
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: noise: got 'cauchy'; allowed: 'laplace' or 'gaussian'.
     """
     if given not in get_args(literal):
@@ -36,11 +34,7 @@ def check_choice(field: str, given: Any, literal: Any) -> None:
 
 
 def check_seed(seed: Any) -> int:
-    """The seed as an int; refused unless it is a whole number of at least 0.
-
-    >>> check_seed(3)
-    3
-    """
+    """The seed as an int; refused unless it is a whole number of at least 0."""
     return check_count("seed", seed, least=0)
 
 
@@ -49,7 +43,6 @@ def check_positive(field: str, given: Any, hint: str = "", *, zero: bool = False
 
     >>> check_positive("radius", 0.0)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: radius: got 0.0; allowed: a positive finite number.
     """
     real = isinstance(given, numbers.Real) and not isinstance(given, bool)

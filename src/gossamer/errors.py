@@ -15,7 +15,6 @@ class ConfigurationError(GossamerError, ValueError):
 
     >>> raise ConfigurationError("step", -1.0, "a positive number", "try step=0.1")
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: step: got -1.0; allowed: a positive number. Try step=0.1.
     """
 
@@ -37,7 +36,6 @@ class PrivacyError(GossamerError):
 
         >>> raise PrivacyError.of("epsilon", 0, "a positive finite number")
         Traceback (most recent call last):
-            ...
         gossamer.errors.PrivacyError: epsilon: got 0; allowed: a positive finite number.
         """
         return cls(_explain(field, given, allowed, hint))

@@ -13,14 +13,6 @@ def private_file(path: Path) -> Iterator[BinaryIO]:
 
     It is written under another name and takes the place of `path` when it is whole and on disk. A crash leaves what was
     there before; what was there may have had a wider mode.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     place = Path(folder) / "report.html"
-    ...     with private_file(place) as file:
-    ...         _ = file.write(b"as private as the data")
-    ...     oct(place.stat().st_mode & 0o777), [file.name for file in Path(folder).iterdir()]
-    ('0o600', ['report.html'])
     """
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)  # of a crash; its mode may be any

@@ -1,7 +1,5 @@
 """One function per algorithm, and the registry that lists them for the command line and the contract tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal

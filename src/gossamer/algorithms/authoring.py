@@ -1,7 +1,5 @@
 """What somebody who writes an algorithm needs: step sizes, guarantees of one release, schedules."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -44,7 +42,6 @@ def step_rate(problem: Problem, step: float | Rate | None, clip: float | Clip | 
     >>> from gossamer.problems import Logistic
     >>> step_rate(Logistic(3), None, None)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: step: got None; allowed: a positive number ...
     """
     if step is not None:
@@ -90,7 +87,6 @@ def require_averaging(topology: Topology) -> None:
     >>> from gossamer import topology
     >>> require_averaging(topology.star(5, weights="uniform"))
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: topology: got 'star(5, uniform)'; allowed: doubly stochastic weights. Use ...
     """
     if not isinstance(topology, Topology):
@@ -106,7 +102,6 @@ def require_oracle(problem: Problem) -> None:
     >>> from gossamer.problems import Linear
     >>> require_oracle(Linear(3))
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: domain: got Everywhere(); allowed: a bounded set. A linear oracle ...
     """
     if not math.isfinite(problem.domain.radius):
@@ -175,7 +170,6 @@ def published_horizon(problem: Problem, horizon: int | None, noise: AdditiveLaw)
     >>> from gossamer import problems
     >>> published_horizon(problems.Logistic(2), None, "laplace")
     Traceback (most recent call last):
-        ...
     gossamer.errors.PrivacyError: horizon: got None; allowed: a number of steps. The published noise shares ...
     """
     if horizon is None:
@@ -193,7 +187,6 @@ def require_one_bound(clip: Clip) -> None:
 
     >>> require_one_bound(Clip(l1=1.0))
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: clip: got Clip(l1=1.0); allowed: one bound of the Euclidean norm. How far ...
     """
     if clip.order == 1 or clip.blocks is not None:

@@ -1,7 +1,5 @@
 """`audit`: attack a guarantee by running its algorithm many times on two inputs, or once with many canaries."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,20 +10,11 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gossamer.auditing.bound import (
-    Event,
-    Floats,
-    Side,
-    choose_event,
-    epsilon_bounds,
-    guess_bound,
-    largest_bound,
-    rounded,
-)
+from gossamer.auditing.bound import Event, Side, choose_event, epsilon_bounds, guess_bound, largest_bound, rounded
 from gossamer.auditing.neighbours import changed_learners, check_values
 from gossamer.auditing.one_run import Canaries, Guesses, Scores, guess_coins, transcript
-from gossamer.auditing.replicates import AlgorithmRunner, Batches, ReleaseRunner, Runner
-from gossamer.auditing.views import SEES, Statistic
+from gossamer.auditing.replicates import AlgorithmRunner, Batches, ReleaseRunner
+from gossamer.auditing.views import SEES, Floats, Statistic
 from gossamer.checks import check_choice, check_count, check_seed
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
@@ -267,11 +256,8 @@ def audit(
     changed = changed_learners(stream, neighbour, length, promise.unit if per == "occurrence" else None)
     claimed, at = _claim(promise, changed, delta)
     runner = AlgorithmRunner(algorithm, {"stream": stream, "neighbour": neighbour}, length, who, noise(seed))
-    event, hits, trials = _attack(
-        runner, cast(Statistic, statistic), Batches.of(runs, runner.values), runs, at, confidence
-    )
     found = algorithm.name, promise.basis, claimed, at, who, covered, confidence
-    return ManyRuns(*found, runs, event, hits, trials)
+    return ManyRuns(*found, *_attack(runner, cast(Statistic, statistic), runs, at, confidence))
 
 
 def audit_release(
@@ -313,20 +299,19 @@ def audit_release(
     at = release.deltas[0] if delta is None else delta
     claimed = release.spent(len(ours)).epsilon(at)
     runner = ReleaseRunner(release, {"stream": ours, "neighbour": theirs}, noise(seed))
-    event, hits, trials = _attack(runner, statistic, Batches.of(runs, runner.values), runs, at, confidence)
-    subject = type(release.mechanism).__name__
-    return ManyRuns(subject, "proven", claimed, at, None, True, confidence, runs, event, hits, trials)
+    found = _attack(runner, statistic, runs, at, confidence)
+    return ManyRuns(type(release.mechanism).__name__, "proven", claimed, at, None, True, confidence, *found)
 
 
 def _attack(
-    runner: Runner,
+    runner: AlgorithmRunner | ReleaseRunner,
     statistic: Callable[[Any], NDArray[Any]],
-    batches: Batches,
     runs: int,
     delta: float,
     confidence: float,
-) -> tuple[Event, tuple[int, int], int]:
-    """Choose the event on the first half of the runs, and count it on the other."""
+) -> tuple[int, Event, tuple[int, int], int]:
+    """Choose the event on the first half of the runs, and count it on the other: the fields of `ManyRuns`."""
+    batches = Batches.of(runs, runner.values)
 
     def scores_on(side: Side) -> Floats:
         return np.concatenate([_scores(statistic, runner(side, k, batches.size)) for k in range(batches.number)])
@@ -336,7 +321,7 @@ def _attack(
     event = choose_event(scores["stream"][:half], scores["neighbour"][:half], delta, confidence)
     other: Side = "neighbour" if event.likelier == "stream" else "stream"
     hits, misses = (event.count(scores[side][half:runs]) for side in (event.likelier, other))
-    return event, (hits, misses), runs - half
+    return runs, event, (hits, misses), runs - half
 
 
 def _scores(statistic: Callable[[Any], NDArray[Any]], shown: Any) -> Floats:

@@ -6,15 +6,14 @@ two neighbours. So an event with probability p on one of them and q on the other
 An audit in one run counts right guesses about fair coins instead: `guess_tail` says how many there can be.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from gossamer.auditing.views import Floats
+
 Counts = NDArray[np.int64]
 Side = Literal["stream", "neighbour"]
 

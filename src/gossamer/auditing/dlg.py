@@ -5,8 +5,6 @@ problem and the parameters, starts at random features, and moves them until thei
 Where it knows between which values features lie, as of pixels, guesses begin and stay there.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,14 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gossamer.auditing.views import Floats
 from gossamer.checks import check_count, check_positive, check_seed
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip
 from gossamer.problems import Block, Problem
 from gossamer.problems.linear import BinaryLink
 from gossamer.problems.numerics import arrived
-
-Floats = NDArray[np.float64]
 
 
 class Guess(NamedTuple):

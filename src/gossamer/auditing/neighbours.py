@@ -19,15 +19,6 @@ def changed_learners(stream: Stream, neighbour: Stream, steps: int, unit: Unit |
     """The learners (or places in a common batch) whose data differ; refused where that is not one unit.
 
     Without a unit any samples may differ: how many of them one record changes is then what is audited.
-
-    >>> from gossamer import streams
-    >>> one, other = (streams.from_arrays([[0.0], [x]], [0, 0], 2, seed=0, shuffle=False) for x in (1.0, 2.0))
-    >>> changed_learners(one, other, 1, Unit.SAMPLE)
-    (1,)
-    >>> changed_learners(one, one, 1, Unit.SAMPLE)
-    Traceback (most recent call last):
-        ...
-    gossamer.errors.ConfigurationError: neighbour: got '0 changed samples'; allowed: one sample ...
     """
     changed = changed_samples(stream, neighbour, steps)
     if not (_ONE_UNIT[unit](changed) if unit else changed.any()):
@@ -60,16 +51,7 @@ _ONE_UNIT: Mapping[Unit, Any] = {
 
 
 def check_values(release: Calibrated[Mechanism], values: NDArray[Any], neighbours: NDArray[Any]) -> None:
-    """Refuse sequences of values further apart than one unit may move them, by the mechanism's own promise.
-
-    >>> from gossamer.mechanisms import Independent
-    >>> from gossamer.privacy import Budget, Sensitivity
-    >>> release = Independent((1,)).calibrate(Sensitivity(l1=2.0, l2=2.0), Budget(1.0))
-    >>> check_values(release, np.array([[1.0]]), np.array([[-1.5]]))
-    Traceback (most recent call last):
-        ...
-    gossamer.errors.ConfigurationError: neighbours: got 'a value that moves by 2.5'; allowed: moves by at most 2.
-    """
+    """Refuse sequences of values further apart than one unit may move them, by the mechanism's own promise."""
     mechanism = release.mechanism
     if not release.sensitivities:
         raise PrivacyError.of("sensitivity", None, "a bound", "only a calibrated mechanism makes a claim to audit")
@@ -81,7 +63,10 @@ def check_values(release: Calibrated[Mechanism], values: NDArray[Any], neighbour
     if not 1 <= len(moved) <= _most_moved(mechanism, len(values)):
         allowed = f"from 1 to {_most_moved(mechanism, len(values)):,}"
         raise ConfigurationError("neighbours", f"{len(moved):,} values that move", allowed)
-    largest = float(np.linalg.norm(moved, ord=_order(mechanism), axis=1).max())
+    order = (
+        mechanism.order if isinstance(mechanism, Additive) else np.inf
+    )  # of scores and queries: that of each of them
+    largest = float(np.linalg.norm(moved, ord=order, axis=1).max())
     bound = release.sensitivities[0].of(mechanism.order)
     if largest > bound * _SLACK:
         raise ConfigurationError("neighbours", f"a value that moves by {largest:g}", f"moves by at most {bound:g}")
@@ -96,11 +81,6 @@ def _most_moved(mechanism: Mechanism, positions: int) -> int:
     if isinstance(mechanism, Independent | Selection):
         return positions if mechanism.touches is None else min(mechanism.touches, positions)
     return 1
-
-
-def _order(mechanism: Mechanism) -> float:
-    """The norm in which a value moves: a sensitivity of scores and of queries is that of each of them."""
-    return mechanism.order if isinstance(mechanism, Additive) else np.inf
 
 
 def _goes_both_ways(mechanism: Mechanism, moved: NDArray[Any]) -> bool:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gossamer.auditing.bound import Floats, choose_guesses, guess, rounded
+from gossamer.auditing.bound import choose_guesses, guess, rounded
 from gossamer.auditing.neighbours import changed_samples
-from gossamer.auditing.views import SEES, View
+from gossamer.auditing.views import SEES, Floats, View
 from gossamer.core import Algorithm, Schedule
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import NoiseSource, Observer
@@ -122,7 +122,7 @@ def transcript(
     seen = tuple(sorted(SEES[observer] - (set() if algorithm.server else {"broadcasts"})))
     program = Program.of(algorithm, stream.shared, "global" if stream.shared else "local", seen)
     feeder, worlds = Feeder(algorithm, stream, (source,)), engine.start_many(program, 1)
-    constant = feeder.constant()
+    constant = feeder.constant
     drawn = sum(spec.size for spec in algorithm.learner.noise.values())
     length = max(1, _PART_VALUES // (algorithm.learners * (drawn + len(seen) * algorithm.problem.dim)))
     for chunk in chunks(algorithm.schedule.segments(steps), min(length, algorithm.schedule.exchanges(steps))):

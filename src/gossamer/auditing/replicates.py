@@ -1,11 +1,9 @@
 """Many runs at once: the same compiled loop as in a simulation, with its axis of seeds as the axis of replicates."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -28,14 +26,6 @@ from gossamer.streams import Stream
 _BATCH_VALUES = 2**22  # float32 numbers that a batch of replicates draws and shows: a few tens of megabytes
 
 
-class Runner(Protocol):
-    """Runs replicates on one of the two inputs."""
-
-    def __call__(self, side: Side, number: int, size: int) -> Any:
-        """What an observer sees of batch `number`: `size` replicates with noise of their own."""
-        ...
-
-
 class Batches(NamedTuple):
     """How replicates are cut into batches of one size, so that memory stays small and nothing compiles again.
 
@@ -47,19 +37,14 @@ class Batches(NamedTuple):
     number: int
 
     @classmethod
-    def of(cls, runs: int, values: int) -> Batches:
+    def of(cls, runs: int, values: int) -> Self:
         """Batches for so many runs, each with so many numbers."""
         number = math.ceil(runs / max(1, _BATCH_VALUES // values))
         return cls(math.ceil(runs / number), number)
 
 
 class Silence:
-    """A source of nothing, for inputs whose draws come from elsewhere.
-
-    >>> from gossamer.privacy import Scale
-    >>> Silence().draw("noise", NoiseSpec("laplace", (2,), used_in="speak"), [Scale(1.0)] * 3, 0, 4).shape
-    (3, 4, 2)
-    """
+    """A source of nothing, for inputs whose draws come from elsewhere."""
 
     def draw(self, name: str, spec: NoiseSpec, scales: Any, start: int, stop: int) -> NDArray[np.float32]:
         """Zeros."""
@@ -71,14 +56,6 @@ class AlgorithmRunner:
 
     Data, schedules and lattices are those of a simulation. The draws of all replicates come from one source, as if they
     were so many more exchanges, under a name that no other batch and not the other stream has.
-
-    >>> from gossamer.auditing import ATTACKS
-    >>> case = ATTACKS["pd_ogd"][0].make()
-    >>> inputs = {"stream": case.stream, "neighbour": case.neighbour}
-    >>> runner = AlgorithmRunner(case.algorithm, inputs, 1, "wiretap", Silence())
-    >>> view = runner("stream", number=0, size=50)
-    >>> view.messages.shape, view.decisions is None
-    ((50, 1, 1, 1), True)
     """
 
     def __init__(
@@ -90,7 +67,7 @@ class AlgorithmRunner:
         shared = streams["stream"].shared
         self.program = Program.of(algorithm, shared, "global" if shared else "local", self.seen)
         feeders = {side: Feeder(algorithm, stream, (Silence(),)) for side, stream in streams.items()}
-        self.constant = feeders["stream"].constant()
+        self.constant = feeders["stream"].constant
         self.inputs = {side: [feeder.inputs(chunk) for chunk in self.plan] for side, feeder in feeders.items()}
 
     @property
@@ -101,7 +78,7 @@ class AlgorithmRunner:
         return exchanges * self.algorithm.learners * (drawn + len(self.seen) * self.algorithm.problem.dim)
 
     def __call__(self, side: Side, number: int, size: int) -> View:
-        """What the observer sees of batch `number`."""
+        """What the observer sees of batch `number`: `size` replicates with noise of their own."""
         worlds = engine.start_many(self.program, size)
         shown = []
         for chunk, data in zip(self.plan, self.inputs[side], strict=True):

@@ -17,15 +17,15 @@ many unknowns as learners. Then this is the best linear estimate of the means.
 Like `dlg` it is no bound on epsilon, but shows what one means.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import shortest_path
 
+from gossamer.auditing.views import Floats
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError
 from gossamer.privacy import Clip, FastNoise, NoiseSource
@@ -34,8 +34,6 @@ from gossamer.sets import Everywhere
 from gossamer.simulation import simulate
 from gossamer.streams import Stream
 from gossamer.topology import Topology
-
-Floats = NDArray[np.float64]
 
 DESCENTS = ("d_ogd", "noisy_ogd", "pd_ogd", "dsgd", "pdop")
 """Algorithms that say where they go next: what was heard, less a step along a gradient."""
@@ -151,13 +149,8 @@ def _gradients(algorithm: Algorithm, played: Floats, data: Block) -> Floats:
 
 def _hops(network: Topology, observer: int) -> NDArray[np.int64]:
     """How many messages, one after the other, carry something from each learner, by the first exchange's weights."""
-    hears = network.matrix(0) > 0
-    hops = np.full(len(hears), -1, np.int64)
-    now = np.arange(len(hears)) == observer
-    for far in range(len(hears)):
-        hops[now & (hops < 0)] = far
-        now = hears[now].any(axis=0)
-    return hops
+    far = shortest_path(network.sparse(0), unweighted=True, indices=observer)
+    return np.where(np.isfinite(far), far, -1).astype(np.int64)
 
 
 def _cosines(found: Floats, truth: Floats) -> Floats:

@@ -1,7 +1,5 @@
 """What an observer sees, and log-likelihood ratios of it where the law of the noise is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

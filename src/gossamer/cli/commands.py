@@ -67,11 +67,7 @@ class LaterCommands(Commands):
 
 
 def imported(name: str) -> Any:
-    """A command of the table, with all it needs.
-
-    >>> [parameter.name for parameter in imported("datasets").params]
-    []
-    """
+    """A command of the table, with all it needs."""
     place = COMMANDS[name]
     found = getattr(import_module(f"gossamer.cli.{place.module}"), place.name)
     if isinstance(found, typer.Typer):

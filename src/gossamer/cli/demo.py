@@ -1,7 +1,5 @@
 """`gossamer demo`: five settings, and in each of them what privacy costs at budgets that people accept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -55,7 +55,7 @@ def new(
     from gossamer.net.node.agreement import prepared
     from gossamer.net.node.correspondence import Pace
 
-    members = _members(member)
+    members = lifecycle.members_of("--member", member)
     found = load_for_nodes(algorithm, len(members))
     ready = prepared(found.algorithm, allow_no_guarantee=no_guarantee)
     new_network(directory, ready, members, pace=Pace(deadline=deadline, period=period), schema=found.schema)
@@ -68,15 +68,7 @@ def new(
     say(console, f"Then give every request.json to `gossamer network admit {directory} REQUEST...`.")
 
 
-def _members(given: list[str]) -> dict[str, str]:
-    """Names and addresses; refused where one is missing or comes twice."""
-    members: dict[str, str] = {}
-    for one in given:
-        name, equals, address = one.rpartition("=")
-        if not equals or name in members:
-            raise ConfigurationError("--member", one, "NAME=HOST:PORT, each name once", "try clinic-a=10.0.0.1:7400")
-        members[name] = address
-    return members
+network.command("change")(lifecycle.change)
 
 
 @network.command("admit")
@@ -178,11 +170,14 @@ class _NodeCommands(TyperGroup):
 
 
 node = typer.Typer(
-    cls=_NodeCommands, no_args_is_help=True, help="Run one learner: `gossamer node DIR`. Before that: join, accept."
+    cls=_NodeCommands,
+    no_args_is_help=True,
+    help="Run one learner: `gossamer node DIR`. Before that: join, accept; later: follow, backup, move.",
 )
 
 
-node.command("renew")(lifecycle.renew)
+for command in ("renew", "follow", "upgrade", "backup", "move", "restore"):
+    node.command(command)(getattr(lifecycle, command))
 node.command("token")(page.token)
 
 

@@ -70,12 +70,14 @@ def _address(node: "NodeDirectory") -> str:
 
 
 def _certificate(node: "NodeDirectory") -> Path | None:
-    from gossamer.net.web.access import is_loopback
+    from gossamer.net.web.access import given_certificate, is_loopback
     from gossamer.net.wire.addresses import parts_of
 
     settings = node.settings()
-    files = node.page_files(settings, opened=not is_loopback(parts_of(settings.http, least_port=0)[0]))
-    return None if files is None else files.certificate
+    given = given_certificate(node.path, settings.http_certificate, settings.http_key)
+    if given is None and is_loopback(parts_of(settings.http, field="http", least_port=0)[0]):
+        return None
+    return (given or node.files()).certificate
 
 
 def _pinned(certificate: Path | None) -> ssl.SSLContext:

@@ -70,15 +70,9 @@ def declared(file: Path, asked: Asked) -> Study:
 def carry_out(
     study: Study, out: Path, figure: int | None, command: list[str], data: Path | None = None, processes: int = 1
 ) -> None:
-    """Run a study, alone or with other processes on the same store, and say what came out.
+    """Run a study, alone or with other processes on the same store in `out`, and say what came out.
 
-    Args:
-        study: what to run.
-        out: the directory of its cells and its page.
-        figure: only what this one needs.
-        command: what does it again; where the data are is left to the reader.
-        data: where they are.
-        processes: that share the cells.
+    `command` does it again; where the data are is left to the reader.
     """
     study.asked(figure)
     cells, log = report_directory(out, "cells"), Console(stderr=True)

@@ -3,8 +3,6 @@
 The simulator, audits and nodes all ask here, so that a learner alone in a process gets what it gets among others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, get_args
 

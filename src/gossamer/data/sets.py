@@ -1,7 +1,5 @@
 """The data sets by name."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +26,6 @@ def mushrooms(directory: Directory = None) -> Dataset:
 
     >>> mushrooms("/nowhere")
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: mushrooms: /nowhere/mushrooms.npz does not exist; mushrooms.npz needs the NumPy
     ...
     """

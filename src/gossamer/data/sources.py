@@ -1,7 +1,5 @@
 """Where a data set comes from: a file in a directory, else OpenML, else an error that says what to do."""
 
-from __future__ import annotations
-
 import os
 import socket
 import warnings
@@ -72,10 +70,6 @@ class Recipe:
         convert: turns what OpenML sends (features, labels) into the arrays that the file has.
         scale: turns raw features (float32) into those of the data set.
         train: how many records train, where there is no split; None: the file has `x_train` and so on.
-
-    >>> from gossamer.data.recipes import MUSHROOMS
-    >>> MUSHROOMS.file, MUSHROOMS.keys
-    ('mushrooms.npz', ('x', 'y'))
     """
 
     name: str
@@ -100,11 +94,7 @@ class Recipe:
 
 
 def sklearn_datasets() -> Any:
-    """The module `sklearn.datasets`, or the command that installs it.
-
-    >>> sklearn_datasets().__name__
-    'sklearn.datasets'
-    """
+    """The module `sklearn.datasets`, or the command that installs it."""
     try:
         import sklearn.datasets
     except ImportError:
@@ -113,11 +103,7 @@ def sklearn_datasets() -> Any:
 
 
 def fetch_openml(number: int) -> tuple[Any, Any]:
-    """Features and labels of a data set at OpenML, with one quick retry and a limit on waiting.
-
-    >>> fetch_openml.__name__
-    'fetch_openml'
-    """
+    """Features and labels of a data set at OpenML, with one quick retry and a limit on waiting."""
     fetch = sklearn_datasets().fetch_openml
     with _patience(PATIENCE), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # "Retrying...": the outcome says enough
@@ -155,7 +141,6 @@ def load(
     >>> from gossamer.data.recipes import LETTER
     >>> load(LETTER, "/nowhere")
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: letter: /nowhere/letter.npz does not exist; letter.npz needs the NumPy ...
     """
     file = place_of(recipe, directory)

@@ -1,10 +1,8 @@
 """Pictures with curves and bands around them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +26,7 @@ class Curve:
     high: Sequence[float]
 
     @classmethod
-    def line(cls, name: str, x: Sequence[float], heights: Sequence[float]) -> Curve:
+    def line(cls, name: str, x: Sequence[float], heights: Sequence[float]) -> Self:
         """Without a band.
 
         >>> Curve.line("mine", [1, 2], [3.0, 2.0]).low
@@ -37,14 +35,11 @@ class Curve:
         return cls(name, x, heights, heights, heights)
 
     @classmethod
-    def of_runs(cls, name: str, x: Sequence[float], runs: ArrayLike, least: float | None = None) -> Curve:
+    def of_runs(cls, name: str, x: Sequence[float], runs: ArrayLike, least: float | None = None) -> Self:
         """The mean over runs (run, point), and one standard deviation to either side.
 
-        Args:
-            name: of the curve.
-            x: its points.
-            runs: one row of heights for each of them; one run alone has no band.
-            least: the share of the mean that the band stays above, where heights are drawn as logarithms.
+        One run alone has no band. `least` is the share of the mean that the band stays above, where heights are drawn
+        as logarithms.
 
         >>> Curve.of_runs("mine", [1], [[1.0], [3.0]], least=0.5).low
         [1.0]

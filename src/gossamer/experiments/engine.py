@@ -1,7 +1,5 @@
 """Runs the cells of a study: plans them, runs together what differs in numbers only, stores, and goes on."""
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence

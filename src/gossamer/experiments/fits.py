@@ -1,7 +1,5 @@
 """By which power of a size something falls or grows: fits with intervals, and findings about them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,6 +1,14 @@
-"""The metrics of studies: those of `gossamer.metrics`, each with the word that cells are stored by."""
+"""The metrics of studies: those of `gossamer.metrics`, each with the word that cells are stored by.
 
-from __future__ import annotations
+>>> [metric().word for metric in (final_loss, average_loss, accuracy, late_accuracy, held_out, static_regret)]
+['final loss', 'average loss', 'accuracy', 'late accuracy', 'test accuracy', 'static regret']
+>>> [metric().word for metric in (dynamic_regret, expert_regret, pseudo_regret)]
+['dynamic regret', 'expert regret', 'pseudo-regret']
+>>> held_out("loss").word, pseudo_regret(averaged=True).word
+('test loss', 'pseudo-regret of the running average')
+>>> tracking_error([10, 100]).word, instantaneous_regret([10]).word
+('tracking error at 10, 100', 'instantaneous regret at 10')
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,57 +23,33 @@ from gossamer.simulation import Run
 
 
 def final_loss() -> Metric:
-    """Mean loss per sample over all steps, mean over learners.
-
-    >>> final_loss().word
-    'final loss'
-    """
+    """Mean loss per sample over all steps, mean over learners."""
     return Metric("final loss", lambda played: metrics.average_loss(played.run)[..., -1, :].mean(axis=-1))
 
 
 def average_loss() -> Metric:
-    """Mean loss per sample so far, of every learner: AL(t, i) of paper 000.
-
-    >>> average_loss().word
-    'average loss'
-    """
+    """Mean loss per sample so far, of every learner: AL(t, i) of paper 000."""
     return Metric("average loss", lambda played: metrics.average_loss(played.run), _steps)
 
 
 def accuracy() -> Metric:
-    """Share of correct predictions since the point before, of every learner.
-
-    >>> accuracy().word
-    'accuracy'
-    """
+    """Share of correct predictions since the point before, of every learner."""
     return Metric("accuracy", lambda played: _classified(played.run), _steps)
 
 
 def late_accuracy() -> Metric:
-    """Share of correct predictions in the last tenth of the steps, mean over learners.
-
-    >>> late_accuracy().word
-    'late accuracy'
-    """
+    """Share of correct predictions in the last tenth of the steps, mean over learners."""
     return Metric("late accuracy", lambda played: last_tenth(played.run, _classified(played.run)).mean(axis=(-2, -1)))
 
 
 def held_out(quantity: str = "accuracy") -> Metric:
-    """Accuracy, or loss, on the samples held out, of every learner: for cells with a `test`.
-
-    >>> held_out("loss").word
-    'test loss'
-    """
+    """Accuracy, or loss, on the samples held out, of every learner: for cells with a `test`."""
     field = {"accuracy": "test_accuracy", "loss": "test_losses"}[quantity]
     return Metric(f"test {quantity}", lambda played: getattr(played.run, field), lambda played: played.run.test_steps)
 
 
 def static_regret() -> Metric:
-    """Average regret so far against the best fixed decision, of every learner: R_{T,i} / (n T) of paper 000.
-
-    >>> static_regret().word
-    'static regret'
-    """
+    """Average regret so far against the best fixed decision, of every learner: R_{T,i} / (n T) of paper 000."""
 
     def of(played: Played) -> Doubles:
         return metrics.static_regret(played.run, played.algorithm.problem, played.stream, at=played.run.steps)
@@ -74,11 +58,7 @@ def static_regret() -> Metric:
 
 
 def dynamic_regret() -> Metric:
-    """Mean of the loss less the least loss of the same row, of every learner: paper 001, for cells with every = 1.
-
-    >>> dynamic_regret().word
-    'dynamic regret'
-    """
+    """Mean of the loss less the least loss of the same row, of every learner: paper 001, for cells with every = 1."""
 
     def of(played: Played) -> Doubles:
         return metrics.dynamic_regret(played.run, played.algorithm.problem, played.stream)
@@ -87,11 +67,7 @@ def dynamic_regret() -> Metric:
 
 
 def expert_regret() -> Metric:
-    """Regret per step against the best single expert, mean over clients: paper 004, for cells measured "local".
-
-    >>> expert_regret().word
-    'expert regret'
-    """
+    """Regret per step against the best single expert, mean over clients: paper 004, for cells measured "local"."""
     return Metric("expert regret", lambda played: metrics.expert_regret(played.run, played.stream).mean(axis=-1))
 
 
@@ -99,9 +75,6 @@ def pseudo_regret(averaged: bool = False) -> Metric:
     """Pseudo-regret per step of the joint decisions, or of their running average: paper 002, for cells of every = 1.
 
     Of every seed; the expectation is their mean.
-
-    >>> pseudo_regret(averaged=True).word
-    'pseudo-regret of the running average'
     """
 
     def of(played: Played) -> Doubles:
@@ -114,20 +87,12 @@ def pseudo_regret(averaged: bool = False) -> Metric:
 
 
 def tracking_error(at: Sequence[int]) -> Metric:
-    """|theta_i(t) - theta_t*|^2 of every learner after so many steps: paper 003, for algorithms with blocks of 1.
-
-    >>> tracking_error([10, 100]).word
-    'tracking error at 10, 100'
-    """
+    """|theta_i(t) - theta_t*|^2 of every learner after so many steps: paper 003, for algorithms with blocks of 1."""
     return _against_best("tracking error", metrics.tracking_error, at)
 
 
 def instantaneous_regret(at: Sequence[int]) -> Metric:
-    """F_t(theta_i(t)) - F_t(theta_t*) of every learner after so many steps: paper 003.
-
-    >>> instantaneous_regret([10]).word
-    'instantaneous regret at 10'
-    """
+    """F_t(theta_i(t)) - F_t(theta_t*) of every learner after so many steps: paper 003."""
     return _against_best("instantaneous regret", metrics.instantaneous_regret, at)
 
 

@@ -1,7 +1,5 @@
 """What a study leaves: one HTML page, every table as CSV, every number as JSON."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """What a page shows where nothing else is said: a table of all metrics, their curves, and the evidence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,12 +32,7 @@ def table_of(results: Mapping[str, Result]) -> Table:
 
 
 def curves(results: Mapping[str, Result]) -> tuple[Panel, ...]:
-    """One panel for each metric that is a curve, with a curve for each result.
-
-    >>> from gossamer.experiments import Measured
-    >>> curves({"two": Result(Measured("two", {}, dict), {"sum": 2})})
-    ()
-    """
+    """One panel for each metric that is a curve, with a curve for each result."""
     words = dict.fromkeys(word for result in results.values() for word in words_of(result) if _curved(result, word))
     return tuple(
         Panel(
@@ -50,12 +43,7 @@ def curves(results: Mapping[str, Result]) -> tuple[Panel, ...]:
 
 
 def promise(result: Result) -> str:
-    """The guarantee of a result in a few words; "-" where nothing was run.
-
-    >>> from gossamer.experiments import Measured
-    >>> promise(Result(Measured("two", {}, dict), {}))
-    '-'
-    """
+    """The guarantee of a result in a few words; "-" where nothing was run."""
     if not isinstance(result.cell, Cell):
         return "-"
     guarantee = result.guarantee
@@ -66,11 +54,7 @@ def promise(result: Result) -> str:
 
 
 def evidence(engine: Engine) -> Part:
-    """Every cell that was used: what ran, how long, and where it is.
-
-    >>> evidence(Engine()).table.rows
-    ()
-    """
+    """Every cell that was used: what ran, how long, and where it is."""
     rows, total = [], 0.0
     for key, cell in engine.used.items():
         seconds = (engine.store.read(key) or {}).get("seconds", 0.0)

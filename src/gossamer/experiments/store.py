@@ -1,7 +1,5 @@
 """Finished cells on disk: an interrupted study goes on where it stopped, and several processes share the work."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

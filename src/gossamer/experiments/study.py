@@ -1,7 +1,5 @@
 """A study: sections of cells with their claims, figures and tables; run, it becomes a page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Search on a grid of hyper-parameters, from a start that is known to be sensible."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -21,12 +19,7 @@ def tuning_seeds(count: int) -> range:
 
 
 def search(loss: Callable[..., float], grids: Sequence[Sequence[float]], start: Sequence[float]) -> tuple[float, ...]:
-    """The values that coordinate descent comes to, see `climb`, from those that are nearest to a start.
-
-    Args:
-        loss: called with one value of every grid.
-        grids: the values to choose from.
-        start: where to begin.
+    """The values of the grids that coordinate descent comes to, see `climb`, from those that are nearest to a start.
 
     >>> search(lambda clip, step: abs(clip - 1) + abs(step - 0.1), [(0.1, 1.0, 10.0), (0.01, 0.1)], (10.0, 0.01))
     (1.0, 0.1)

@@ -1,7 +1,5 @@
 """Mechanisms that add noise of one law and one scale."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass

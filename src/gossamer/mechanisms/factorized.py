@@ -1,11 +1,9 @@
 """Private prefix sums with correlated Gaussian noise: less noise than a tree, in less memory."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +76,7 @@ class Factorized(Additive):
             raise PrivacyError.of("horizon", self.horizon, f"at most {LIMIT:,} values, or None for no end")
 
     @classmethod
-    def toeplitz(cls, shape: tuple[int, ...], horizon: int, *, name: str = "noise") -> Factorized:
+    def toeplitz(cls, shape: tuple[int, ...], horizon: int, *, name: str = "noise") -> Self:
         """The square root of A: the best Toeplitz matrix but for a fraction of a per cent. Remembers all past noise.
 
         >>> round(Factorized.toeplitz((1,), 4000).gain(4000) ** 2, 4)
@@ -87,7 +85,7 @@ class Factorized(Additive):
         return cls(shape, horizon=horizon, name=name, factor=SquareRoot(check_count("horizon", horizon)))
 
     @classmethod
-    def banded(cls, shape: tuple[int, ...], horizon: int | None, bands: int, *, name: str = "noise") -> Factorized:
+    def banded(cls, shape: tuple[int, ...], horizon: int | None, bands: int, *, name: str = "noise") -> Self:
         """The first bands of that square root (Kalinin and Lampert 2024): remembers `bands - 1` rows, never ends.
 
         >>> round(Factorized.banded((1,), None, bands=32).gain(None) ** 2, 3)
@@ -98,7 +96,7 @@ class Factorized(Additive):
     @classmethod
     def blt(
         cls, shape: tuple[int, ...], horizon: int | None = None, buffers: int | None = None, *, name: str = "noise"
-    ) -> Factorized:
+    ) -> Self:
         """Buffered linear Toeplitz (Dvijotham et al. 2024): within 0.5 % of the square root from few buffers.
 
         Args:
@@ -116,7 +114,7 @@ class Factorized(Additive):
         return cls(shape, horizon=horizon, name=name, factor=_buffered(horizon, buffers))
 
     @classmethod
-    def optimal(cls, shape: tuple[int, ...], horizon: int, *, name: str = "noise") -> Factorized:
+    def optimal(cls, shape: tuple[int, ...], horizon: int, *, name: str = "noise") -> Self:
         """The matrix with the least mean squared error (paper 001, eq. (7)), found once in a process.
 
         Its mean squared error is within 1e-5 of the least one (`gossamer.mechanisms.optimal`). 1,024 values take a

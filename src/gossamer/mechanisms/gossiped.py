@@ -1,11 +1,9 @@
 """Noise after gossip: every learner releases what gossip made of everybody's values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +52,7 @@ class Gossiped(Mechanism):
     spread: float
 
     @classmethod
-    def of(cls, inner: Additive, matrix: np.ndarray) -> Gossiped:
+    def of(cls, inner: Additive, matrix: np.ndarray) -> Self:
         """With the spread of this matrix, which gossip computes in float32."""
         if inner.horizon is None:
             raise ConfigurationError("horizon", None, "a number of releases", "noise after gossip has no endless form")

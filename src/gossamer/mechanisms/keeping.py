@@ -1,7 +1,5 @@
 """Whether something is kept after a loss, with a probability that falls with it: one answer of yes or no."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass

@@ -33,7 +33,6 @@ def prefix_sum(
 
     >>> prefix_sum("blt", (3,), 100, law="laplace")
     Traceback (most recent call last):
-        ...
     gossamer.errors.PrivacyError: aggregation: got 'blt'; allowed: 'tree' or 'independent' with laplace noise. Pure ...
     """
     check_choice("aggregation", aggregation, Aggregation)

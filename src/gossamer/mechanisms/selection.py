@@ -12,8 +12,6 @@ Releases on a lattice keep this: rounded scores move by one spacing more, a roun
 where the draw itself reaches the point half a spacing below, and ties go to the lower index, a fixed rule.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -22,7 +20,7 @@ from typing import ClassVar, Literal
 import jax
 import jax.numpy as jnp
 
-from gossamer.checks import check_count
+from gossamer.checks import check_choice, check_count
 from gossamer.errors import ConfigurationError, DataError, PrivacyError
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, snap
 from gossamer.mechanisms.pairs import first_largest, two_sum
@@ -58,8 +56,7 @@ class Selection(Mechanism):
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", (check_count("candidates", self.candidates),))
         super().__post_init__()
-        if self.best not in ("highest", "lowest"):
-            raise ConfigurationError("best", self.best, "'highest' or 'lowest'")
+        check_choice("best", self.best, Literal["highest", "lowest"])
         if self.touches is not None:
             check_count("touches", self.touches)
         if self.touches is None and self.horizon is None:

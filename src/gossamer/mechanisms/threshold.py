@@ -1,7 +1,5 @@
 """Which queries exceed a threshold: below costs nothing, only answers "above" do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, NamedTuple
@@ -9,7 +7,7 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from gossamer.checks import check_count
+from gossamer.checks import check_choice, check_count
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.mechanisms.base import Grid, Mechanism, Noise, State, per_scale, snap
 from gossamer.mechanisms.pairs import Pair, add, two_sum
@@ -89,8 +87,7 @@ class AboveThreshold(Mechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.shift not in SHIFTS:
-            raise ConfigurationError("shift", self.shift, " or ".join(map(repr, SHIFTS)))
+        check_choice("shift", self.shift, Shift)
         if self.count is not None:
             check_count("count", self.count)
         elif self.shift != "constant":
@@ -150,7 +147,7 @@ class AboveThreshold(Mechanism):
         public = state.threshold if threshold is None else threshold
         fresh = two_sum(snap(public, spacing), snap(noise[self._draw("threshold")], spacing))
         noisy = _where(state.drawn, state.noisy, fresh)
-        margin = _less(noisy, snap(value, spacing))
+        margin = add(noisy, -snap(value, spacing))  # on a lattice exact up to 2^47 spacings: the shift *is* constant
         above = self._covered(state) & _reaches(snap(noise[self._draw("query")], spacing), margin)
         return above, self._after(state, above, margin if self.shift == "constant" else noisy)
 
@@ -198,11 +195,6 @@ class AboveThreshold(Mechanism):
 
 def _where(condition: jax.Array, a: Pair, b: Pair) -> Pair:
     return jnp.where(condition, a[0], b[0]), jnp.where(condition, a[1], b[1])
-
-
-def _less(number: Pair, value: jax.Array) -> Pair:
-    """The number minus a value. On a lattice exactly, up to 2^47 spacings: the shift then *is* constant."""
-    return add(number, -value)
 
 
 def _reaches(draw: jax.Array, margin: Pair) -> jax.Array:

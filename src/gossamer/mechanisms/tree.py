@@ -1,7 +1,5 @@
 """Private prefix sums by a binary tree: each leaf enters few noisy nodes, each prefix is the sum of few of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -3,8 +3,6 @@
 `run` is anything with `steps`, `losses` and `measure`: what `simulate` returns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Protocol
@@ -26,17 +24,14 @@ class Record(Protocol):
     @property
     def steps(self) -> NDArray[np.int64]:
         """Steps played up to the end of each row."""
-        ...
 
     @property
     def losses(self) -> Doubles:
         """Mean loss per sample in each row, axes (..., row, learner)."""
-        ...
 
     @property
     def measure(self) -> str:
         """Which samples the losses are measured on."""
-        ...
 
 
 def average_loss(run: Record) -> Doubles:
@@ -77,7 +72,6 @@ def static_regret(
     ((1, 4), (6, 4))
     >>> static_regret(run, problem, stream, at=[15])
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: at: got 15; allowed: the end of a recorded row: the nearest are 10 and 20.
     Use at=run.steps, or simulate(..., every=1) for a row at every exchange.
     """

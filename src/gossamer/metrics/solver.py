@@ -4,8 +4,6 @@ Comparators come from this solver, never from a long run of the algorithm that i
 projected gradient method in double precision that stops at a *certificate*: a bound on how far the loss can still fall.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

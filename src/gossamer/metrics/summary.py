@@ -1,7 +1,5 @@
 """The numbers of a run that people compare, and the words that a printed run and a table share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -19,22 +17,18 @@ class Outcome(Record, Protocol):
     @property
     def accuracy(self) -> Doubles | None:
         """Share of correct predictions in each row, axes (..., row, learner); None without classes."""
-        ...
 
     @property
     def consensus(self) -> Doubles:
         """Mean squared distance of the decisions from their average in each row, axes (..., row)."""
-        ...
 
     @property
     def decisions(self) -> NDArray[np.float32]:
         """What every learner would play next, axes (..., learner, coordinate)."""
-        ...
 
     @property
     def measured(self) -> NDArray[np.int64] | None:
         """The learners whose losses are measured where these are an estimate; None: all."""
-        ...
 
 
 class Summary(NamedTuple):

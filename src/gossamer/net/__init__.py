@@ -2,7 +2,9 @@
 
 Rooms, each imports only from those below it:
 
-- `startup`, `ledgers`: the process of a node, runs and what they cost together
+- `startup`: the process of a node
+- `changes`, `backups`: how a network goes on: new members, a longer horizon, another machine, a new version
+- `ledgers`: runs and what they cost together
 - `enrolment`, `directory`: how sites become a network, the files of a node
 - `membership`: the agreement of a network, and the keys of its members
 - `node`: the loop, the learner, its gossip, what it says to neighbours and hears from them, what it may still spend
@@ -16,6 +18,8 @@ node/correspondence (sent), wire/zenoh_link; and at the neighbour node/inbox (ke
 (checked), node/gossip (mixed), node/participant (heard).
 """
 
+from gossamer.net.backups import Restored, back_up, move, restore
+from gossamer.net.changes import Bill, change_network, follow, upgrade
 from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.directory import NodeDirectory, Settings
@@ -40,6 +44,7 @@ from gossamer.net.wire.zenoh_link import Files, Link, Peer, ZenohTransport
 __all__ = [
     "About",
     "Agreement",
+    "Bill",
     "Board",
     "Endpoint",
     "Files",
@@ -60,6 +65,7 @@ __all__ = [
     "Peer",
     "Plan",
     "Request",
+    "Restored",
     "Row",
     "Running",
     "Sealer",
@@ -71,11 +77,17 @@ __all__ = [
     "Witness",
     "ZenohTransport",
     "admit",
+    "back_up",
+    "change_network",
+    "follow",
     "from_iterable",
     "join",
     "launch",
     "limit_arenas",
+    "move",
     "new_network",
     "prepared",
+    "restore",
     "try_network",
+    "upgrade",
 ]

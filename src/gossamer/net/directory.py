@@ -20,7 +20,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from gossamer.errors import ConfigurationError, PrivacyError
+from gossamer.errors import ConfigurationError, NetworkError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.members import Members
@@ -31,6 +31,12 @@ from gossamer.net.wire.pairs import pair_secret, public_pair_key
 from gossamer.net.wire.zenoh_link import Files, Link, Peer
 from gossamer.privacy import Budget
 from gossamer.topology import Topology
+
+RESTORED = "ledger.jsonl"
+"""The rows of a ledger, in a directory that was restored from a backup: no node goes on from it."""
+
+MOVED = "moved"
+"""Says where a node was moved to, in the directory that was left behind."""
 
 SETTINGS = """\
 # Member {member} of network {network}. What all members have agreed on is in agreement.json.
@@ -61,8 +67,10 @@ no_guarantee = {no_guarantee}
 # true, from the first start on: state, messages and noise.key are encrypted; start the node with --state-key FILE.
 sealed = false
 
-# Directories of earlier runs over the same data: what they cost counts towards [budget].
+# Directories of earlier runs over the same data: what they cost counts towards [budget]. And the one of them where
+# reading goes on: what it has read is not read again; "": begin with the first record.
 earlier = []
+continues = ""
 
 # Where the witness against old copies of this directory lies: outside of it, and not restored together with it.
 # "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
@@ -96,6 +104,7 @@ class Settings:
     sealed: bool = False
     exchanges: int | None = None
     earlier: Sequence[str] = ()
+    continues: str = ""
     budget: Mapping[str, float] | None = None
     witness: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -128,11 +137,17 @@ class NodeDirectory:
         return self.path / "ledger.db"
 
     @property
+    def next_agreement(self) -> Path:
+        """The agreement under which its network goes on, where it does."""
+        return self.path / "next.json"
+
+    @property
     def witness(self) -> str:
         """Where node.toml says that the witness lies, also of directories that earlier versions made."""
-        return str(self._table().get("witness", ""))
+        return str(self.table().get("witness", ""))
 
-    def _table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, Any]:
+        """What node.toml says, whatever version of Gossamer made it."""
         file = self.path / "node.toml"
         try:
             return tomllib.loads(file.read_text(encoding="utf-8"))
@@ -144,9 +159,9 @@ class NodeDirectory:
 
     def settings(self) -> Settings:
         """What node.toml says; refused where a key is unknown or missing."""
-        table = self._table()
+        table = self.table()
         if "peers" in table:
-            hint = "its ledger counts on: join a network anew, and name this directory in `earlier`"
+            hint = "`gossamer node upgrade` makes one, and what this one has spent counts on"
             raise ConfigurationError(
                 "DIR", "a directory of Gossamer 0.3 or before", "one of `gossamer node join`", hint
             )
@@ -175,23 +190,26 @@ class NodeDirectory:
             confirmed: whether the other sites have the same fingerprint; asked last.
         """
         members = Members.read(file, self.agreement())
-        self._require_own(members)
-        self._require_same(members, self._accepted())
+        self.require_known(members)
         if not confirmed(members):
             raise PrivacyError(
                 "fingerprint: the sites do not have the same one. Somebody may have put keys in a member's place: "
                 "compare the fingerprint of each member with what it was shown when it joined. Nothing was sent."
             )
-        accepted = json.dumps({"network": members.fingerprint, "members": members.fingerprints}, indent=1)
         with private_file(self.path / "members.json") as opened:
             opened.write(members.to_bytes())
         with private_file(self.path / "accepted.json") as opened:
-            opened.write(accepted.encode())
+            opened.write(pins_of(members))
         return members
+
+    def require_known(self, members: Members) -> None:
+        """Refuse other keys than ours under our name, and keys of others that are not those that were accepted."""
+        self._require_own(members)
+        self._require_same(members, self.accepted())
 
     def members(self) -> Members:
         """The keys of all members; refused where they are not those that were accepted."""
-        file, accepted = self.path / "members.json", self._accepted()
+        file, accepted = self.path / "members.json", self.accepted()
         if not accepted or not file.exists():
             raise PrivacyError(
                 f"members: {self.path} has not accepted the keys of the other members. Send its request.json to the "
@@ -202,7 +220,7 @@ class NodeDirectory:
         self._require_same(members, accepted)
         return members
 
-    def _accepted(self) -> dict[str, str]:
+    def accepted(self) -> dict[str, str]:
         """Fingerprints of the members that the owner has accepted; empty where there are none yet."""
         file = self.path / "accepted.json"
         try:
@@ -212,6 +230,42 @@ class NodeDirectory:
         except (OSError, ValueError, KeyError, TypeError):
             raise ConfigurationError("accepted.json", str(file), "as it was written", "bring it back") from None
         return found
+
+    def require_here(self) -> None:
+        """Refuse a directory that was moved: only the other one knows what it has spent."""
+        if (self.path / MOVED).exists():
+            raise PrivacyError(
+                f"DIR: the node of {self.path} was moved, with its noise key, by `gossamer node move`. Run "
+                f"`gossamer node restore` with that file, and start what it makes. Nothing was sent."
+            )
+
+    def require_latest(self) -> None:
+        """Refuse to run where the node goes on somewhere else: it was moved, lost, or left behind by its network."""
+        self.require_here()
+        if (self.path / RESTORED).exists():
+            raise PrivacyError(
+                f"DIR: {self.path} was restored from a backup. It cannot go on in its run, where noise could be used "
+                f"twice; in the next one it can: ask the coordinator for `gossamer network change`, and run "
+                f"`gossamer node follow`. Nothing was sent."
+            )
+        self.require_not_followed()
+
+    def require_not_followed(self) -> None:
+        """Refuse a directory that was followed by another one, or whose member has left."""
+        file = self.next_agreement
+        if not file.exists():
+            return
+        if self.settings().member in Agreement.read(file).names:
+            raise PrivacyError(
+                f"agreement: the network of {self.path} goes on under a newer agreement, in the directory that "
+                f"`gossamer node follow` made: use that one. If it never ran, or the change was called off, remove "
+                f"{file}. Nothing was sent."
+            )
+        raise NetworkError(
+            f"member: {self.settings().member} is no member any more: the coordinator has signed a newer agreement "
+            f"without it, and no other member connects to it. Its model, its data and its ledger stay: "
+            f"`gossamer ledger show {self.path}` says what was spent. If the change was called off, remove {file}."
+        )
 
     def _require_own(self, members: Members) -> None:
         """Refuse a document that has other keys than ours under our name."""
@@ -230,8 +284,8 @@ class NodeDirectory:
         if changed:
             raise PrivacyError(
                 f"members: the keys of {', '.join(changed)} are not those that were accepted. Somebody has put others "
-                f"in their place, or they joined anew. Ask them by telephone; with new keys make a new network. "
-                f"Nothing was sent."
+                f"in their place, or they joined anew. Ask them by telephone; with new keys they join under another "
+                f"name. Nothing was sent."
             )
 
     def secret(self, name: str) -> bytes:
@@ -263,15 +317,6 @@ class NodeDirectory:
         self.secret("cert.key")
         return Files(self.path / "cert.pem", self.path / "cert.key")
 
-    def page_files(self, settings: Settings, *, opened: bool) -> Files | None:
-        """Certificate and key of the node's page: those that are given, else the node's own where others reach it."""
-        given = settings.http_certificate, settings.http_key
-        if all(given):
-            return Files(self.path / given[0], self.path / given[1])
-        if any(given):
-            raise ConfigurationError("http_certificate", given, "http_certificate and http_key, or neither")
-        return self.files() if opened else None
-
     def link(self, settings: Settings, topology: Topology) -> Link:
         """How the node reaches its neighbours. Who asks for a message must be heard too, so links go both ways."""
         members, pair_key = self.members(), self.secret("pair.key")
@@ -288,6 +333,35 @@ class NodeDirectory:
             peers[number] = Peer(addresses[number], theirs.certificate.encode(), secret)
         listen = settings.listen or agreement.members[learner].address
         return Link(agreement.network, learner, listen, peers, self.files())
+
+
+def pins_of(members: Members) -> bytes:
+    """The file of the fingerprints that an owner has accepted."""
+    return json.dumps({"network": members.fingerprint, "members": members.fingerprints}, indent=1).encode()
+
+
+def settings_text(table: Mapping[str, Any]) -> str:
+    """A node.toml.
+
+    >>> print(settings_text({"member": "north", "budget": {"epsilon": 2.0}, "earlier": ["../old"]}), end="")
+    # The node.toml that `gossamer node join` writes says what each key means.
+    member = "north"
+    earlier = ["../old"]
+    <BLANKLINE>
+    [budget]
+    "epsilon" = 2.0
+    """
+    plain = {name: value for name, value in table.items() if not isinstance(value, Mapping)}
+    head = "# The node.toml that `gossamer node join` writes says what each key means."
+    lines = [head, *(f"{name} = {_written(value)}" for name, value in plain.items())]
+    for name in [name for name in table if name not in plain]:
+        lines += ["", f"[{name}]", *(f"{_written(key)} = {_written(value)}" for key, value in table[name].items())]
+    return "\n".join(lines) + "\n"
+
+
+def _written(value: Any) -> str:
+    """A text, number, truth value or list of such as TOML has it."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _fits(given: Any, kind: Any) -> bool:

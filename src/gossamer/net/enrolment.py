@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -23,7 +23,7 @@ from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.files import private_file
 from gossamer.net.dependencies import require_net
-from gossamer.net.directory import SETTINGS, NodeDirectory
+from gossamer.net.directory import SETTINGS, NodeDirectory, settings_text
 from gossamer.net.membership.agreement import Agreement, Arrivals
 from gossamer.net.membership.members import Members, Request
 from gossamer.net.node.agreement import key_fingerprint, prepared
@@ -75,9 +75,9 @@ def new_network(
     agreement = Agreement.new(
         algorithm, members, pace or Pace(), signer, schema=schema, arrivals=arrivals, exchanges=exchanges
     )
-    _make_empty(directory)
-    _write(directory / "coordinator.key", signer.private_bytes_raw())
-    _write(directory / "agreement.json", agreement.to_bytes())
+    make_empty(directory)
+    write_new(directory / "coordinator.key", signer.private_bytes_raw())
+    write_new(directory / "agreement.json", agreement.to_bytes())
     return agreement
 
 
@@ -92,6 +92,8 @@ def join(
     data: str = "samples.jsonl",
     label: str = "y",
     no_guarantee: bool = False,
+    key: bytes | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> NodeDirectory:
     """Make the directory of one node, with keys that are made here and never leave it.
 
@@ -106,21 +108,25 @@ def join(
         data: the samples, as seen from the directory.
         label: the label's name in them.
         no_guarantee: whether the node may run an algorithm without any privacy.
+        key: its noise key, made here; None: a new one.
+        settings: all that node.toml says, instead of the five before.
     """
     require_net()
     agreed = Agreement.read(agreement)
     learner, name = agreed.number(member), source or directory.resolve().name
+    if settings is not None:
+        name = settings["source"]
     if not name.isprintable():
         raise ConfigurationError("source", name, "a text that can be printed")
     ready = algorithm or prepared(agreed.algorithm(), allow_no_guarantee=no_guarantee)
     if http:
         parts_of(http, field="http", least_port=0)
     host, _ = parts_of(agreed.members[learner].address)
-    _make_empty(directory)
+    make_empty(directory)
     certificate, private = certified(common_name(agreed.network, learner), [host])
-    key, pair_key = SecureNoise.new_key(), new_pair_key()
+    key, pair_key = key or SecureNoise.new_key(), new_pair_key()
     request = Request.new(agreed, member, certificate, private, public_pair_key(pair_key))
-    settings = SETTINGS.format(
+    text = SETTINGS.format(
         network=agreed.network,
         http=http,
         no_guarantee=json.dumps(no_guarantee),
@@ -137,9 +143,9 @@ def join(
         ("pair.key", pair_key),
         ("noise.key", key),
         ("request.json", request.to_bytes()),
-        ("node.toml", settings.encode()),
+        ("node.toml", (text if settings is None else settings_text(settings)).encode()),
     ):
-        _write(directory / file, content)
+        write_new(directory / file, content)
     Ledger.create(node.ledger, Identity(agreed.network, learner, ready.digest, name, key_fingerprint(key)))
     return node
 
@@ -173,17 +179,18 @@ def admit(directory: Path, requests: Sequence[Path]) -> Admitted:
     for name, request in known.items():
         with private_file(kept / f"{agreement.number(name)}.json") as opened:
             opened.write(request.to_bytes())
-    fingerprints = {one.name: known[one.name].fingerprint for one in agreement.members if one.name in known}
-    missing = [one.name for one in agreement.members if one.name not in known]
+    fingerprints = {name: known[name].fingerprint for name in agreement.names if name in known}
+    missing = [name for name in agreement.names if name not in known]
     if missing:
         return Admitted(fingerprints, missing, None)
-    members = Members.new(agreement, list(known.values()), _signer(directory))
+    members = Members.new(agreement, list(known.values()), signer_of(directory))
     with private_file(directory / "members.json") as opened:
         opened.write(members.to_bytes())
     return Admitted(fingerprints, missing, members)
 
 
-def _signer(directory: Path) -> Ed25519PrivateKey:
+def signer_of(directory: Path) -> Ed25519PrivateKey:
+    """The coordinator's key."""
     file = directory / "coordinator.key"
     try:
         return Ed25519PrivateKey.from_private_bytes(file.read_bytes())
@@ -259,7 +266,7 @@ def _check_texts(field: str, given: Sequence[str], learners: int) -> None:
         raise ConfigurationError(field, given, f"one printable text for each of {learners} learners")
 
 
-def _make_empty(directory: Path) -> None:
+def make_empty(directory: Path) -> None:
     """Make a directory that only its owner can read; refused where there is something already."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -276,7 +283,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _write(file: Path, data: bytes) -> None:
+def write_new(file: Path, data: bytes) -> None:
     """A new file that only its owner can read, not even for a moment anybody else."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as opened:

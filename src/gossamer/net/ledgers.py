@@ -6,8 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from gossamer.errors import ConfigurationError, NetworkError
-from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.data.sources import Mark
+from gossamer.net.directory import RESTORED, NodeDirectory, Settings
 from gossamer.net.node.agreement import key_fingerprint
+from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.node.spending import Cost, cost_of, unit_of
 from gossamer.net.store.chain import LedgerError
 from gossamer.net.store.database import hold
@@ -24,12 +26,15 @@ _SQLITE = b"SQLite format 3\0"
 
 
 def ledger_file(place: Path) -> Path:
-    """The ledger of a directory, or the file that was given.
+    """The ledger of a directory, or what a backup holds of it, or the file that was given.
 
     >>> ledger_file(Path("rows.jsonl")).name
     'rows.jsonl'
     """
-    return place / "ledger.db" if place.is_dir() else place
+    if not place.is_dir():
+        return place
+    kept = place / RESTORED
+    return kept if kept.exists() else place / "ledger.db"
 
 
 def is_ledger(place: Path) -> bool:
@@ -105,6 +110,20 @@ def earlier_costs(directory: Path, settings: Settings, key: bytes, promise: Guar
             ledgers.append(checked_ledger(directory / path, opened))
             _require_comparable(ledgers[-1], path, settings.source, key, promise)
         return [cost_of(ledger) for ledger in distinct(ledgers)]
+
+
+def last_mark(place: Path, sealer: Sealer | None) -> Mark:
+    """Where a run has stopped reading its data; where nothing is known of it, nothing was read.
+
+    Args:
+        place: directory of its node, or an export, which says nothing of data.
+        sealer: of its ledger.
+    """
+    if not is_ledger(place):
+        return {}
+    with Ledger.open(ledger_file(place), sealer=sealer, read_only=True) as ledger:
+        state = ledger.state()
+    return {} if state is None else Checkpoint.from_bytes(state).mark
 
 
 def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:

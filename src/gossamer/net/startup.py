@@ -6,6 +6,7 @@ import ctypes
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
@@ -20,14 +21,15 @@ from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
-from gossamer.net.ledgers import earlier_costs
+from gossamer.net.ledgers import earlier_costs, last_mark
 from gossamer.net.membership.agreement import Agreement
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
+from gossamer.net.node.spending import Spending
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
-from gossamer.net.web.access import METRICS, OWNER, is_loopback, read_token
+from gossamer.net.web.access import METRICS, OWNER, given_certificate, is_loopback, read_token
 from gossamer.net.web.endpoint import Endpoint
 from gossamer.net.web.rows import CountedSource, both
 from gossamer.net.web.status import About
@@ -42,6 +44,7 @@ from gossamer.topology import Topology
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
 _LONGEST_LOG = 2**20
 _DRAWN = 64  # members whose links the page draws
+_LOOK = 5.0  # seconds between two looks for a newer agreement
 _M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
 
 
@@ -67,12 +70,25 @@ class Running:
 
     node: Node
     opened: ExitStack
+    next_agreement: Path
 
     def run(self, *, linger: bool) -> None:
         """Run the node to its end, or until it is stopped; for a process that does nothing else."""
         gc.freeze()  # all that was imported stays: looking through it again and again costs 4 % of the time
+        over = threading.Event()
+        threading.Thread(target=self._watch, args=(over,), daemon=True).start()
         with self.opened:
-            self.node.run(linger=linger)
+            try:
+                self.node.run(linger=linger)
+            finally:
+                over.set()
+
+    def _watch(self, over: threading.Event) -> None:
+        """Say why nobody is there any more: a newer agreement came that does not have this member."""
+        while not over.wait(_LOOK):
+            if self.next_agreement.exists():
+                self.node.board.log("left_network")
+                return
 
 
 def launch(
@@ -101,32 +117,35 @@ def launch(
         new_data: nothing on standard input was used before a restart.
     """
     require_net()
+    directory.require_latest()
     ready = prepared(algorithm, allow_no_guarantee=settings.no_guarantee)
     sealer = _sealer(settings, state_key)
     assert isinstance(ready.topology, Topology)
     key, link = directory.key(sealer), directory.link(settings, ready.topology)
     agreement = directory.agreement()
     board = Board(ready.problem, ready.guarantee, link.learner, schema=agreement.schema)
+    budget = None if settings.budget is None else Budget(**settings.budget)
     with ExitStack() as stack:
         earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
+        if ledger.run is None:
+            Spending(ready, link.learner, budget, earlier).require_one_release()
+        named = settings.data if data is None else data
+        source = _source(directory.path, named, settings, ready.problem, new_data, board)
+        if settings.continues and ledger.state() is None:
+            source.resume(last_mark(directory.path / settings.continues, sealer))
         node = Node(
             ready,
             link.learner,
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=CountedSource(
-                _source(
-                    directory.path, settings.data if data is None else data, settings, ready.problem, new_data, board
-                ),
-                board.rows,
-            ),
+            source=CountedSource(source, board.rows),
             board=board,
             pace=agreement.pace,
             exchanges=settings.exchanges if exchanges is None else exchanges,
-            budget=None if settings.budget is None else Budget(**settings.budget),
+            budget=budget,
             earlier=earlier,
             empty=settings.empty,
         )
@@ -135,7 +154,7 @@ def launch(
             board.log("serving", host=endpoint.host, port=endpoint.port)
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
-        return Running(node, stack.pop_all())
+        return Running(node, stack.pop_all(), directory.next_agreement)
 
 
 def _transport(link: Link, board: Board) -> RenewedTransport:
@@ -232,6 +251,7 @@ def _endpoint(
 ) -> AbstractContextManager[Endpoint]:
     """The node's page; at an address that others reach, over TLS with the certificate that is given or the node's."""
     host, port = parts_of(settings.http, field="http", least_port=0)
+    given = given_certificate(directory.path, settings.http_certificate, settings.http_key)
     return closing(
         Endpoint(
             board,
@@ -240,6 +260,6 @@ def _endpoint(
             about=about,
             token=read_token(directory.path / OWNER),
             metrics_token=read_token(directory.path / METRICS),
-            certificate=directory.page_files(settings, opened=not is_loopback(host)),
+            certificate=given if given or is_loopback(host) else directory.files(),
         )
     )

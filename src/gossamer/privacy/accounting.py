@@ -5,8 +5,6 @@ The curve of the Gaussian mechanism is computed here, to 12 digits and one-sided
 sums. docs/privacy.md has the proofs.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence

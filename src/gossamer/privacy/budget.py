@@ -1,7 +1,5 @@
 """What may be spent: epsilon and delta for the whole horizon."""
 
-from __future__ import annotations
-
 import math
 import numbers
 from collections.abc import Sequence
@@ -21,7 +19,6 @@ class Budget:
     Budget(epsilon=1.0, delta=1e-05)
     >>> Budget(0.0)
     Traceback (most recent call last):
-        ...
     gossamer.errors.PrivacyError: epsilon: got 0.0; allowed: a positive finite number.
     """
 
@@ -46,7 +43,6 @@ def budgets_of(budget: Budget | Sequence[Budget], learners: int | None = None) -
 
     >>> budgets_of([Budget(1.0), Budget(2.0)], learners=3)
     Traceback (most recent call last):
-        ...
     gossamer.errors.PrivacyError: budget: got 2 budgets; allowed: one Budget, or one for each of 3 learners.
     """
     if isinstance(budget, Budget):

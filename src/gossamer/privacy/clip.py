@@ -91,7 +91,6 @@ class Clip:
         Clip(l2=0.5)
         >>> Clip.of(None)
         Traceback (most recent call last):
-            ...
         gossamer.errors.PrivacyError: clip: got None; allowed: a positive number or a Clip. Without a bound ...
         """
         if given is None:
@@ -221,7 +220,6 @@ def check_bound(field: str, given: Any, hint: str = "") -> float:
 
     >>> check_bound("clip l2", 1e-20)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: clip l2: got 1e-20; allowed: 1e-12 to 1e+12, where float32 has its digits ...
     """
     bound = check_positive(field, given, hint)

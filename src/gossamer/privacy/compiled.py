@@ -4,12 +4,10 @@ The words are those of `FastNoise` to the last bit. The transforms are those of 
 logarithms and cosines round differently in the last bits, so draws agree to float32 rounding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +41,7 @@ class Recipe:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, key: Key, spec: NoiseSpec, scales: Sequence[Scale]) -> Recipe:
+    def of(cls, key: Key, spec: NoiseSpec, scales: Sequence[Scale]) -> Self:
         """The recipe of draws with these scales."""
         values = columns(scales)[0]
         alike = values[:1] if (values == values[0]).all() else values

@@ -1,7 +1,5 @@
 """Fast noise for simulation: counter-based, vectorised, in float32."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -194,7 +194,6 @@ class Guarantee:
         >>> from gossamer.privacy import Pure
         >>> Guarantee("proven", losses=(Pure(1.0),), deltas=(0.0,)).after_check([], [], "3f2a")
         Traceback (most recent call last):
-            ...
         gossamer.errors.PrivacyError: checked: got '3f2a'; allowed: what an algorithm found. Make one with it.
         """
         if not called_by_us():

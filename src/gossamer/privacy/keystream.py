@@ -29,7 +29,6 @@ def check_key(key: object, advice: str) -> None:
 
     >>> check_key(b"short", "make one with secrets.token_bytes(32)")
     Traceback (most recent call last):
-        ...
     gossamer.errors.PrivacyError: key: got bytes of length 5; allowed: exactly 32 secret bytes. Make one with ...
     """
     if not isinstance(key, bytes) or len(key) != 32:
@@ -55,13 +54,6 @@ class Keystream:
 
     The 16 bytes that `cryptography` calls the nonce are a 32-bit block counter, which must not overflow, and 96 bits of
     nonce (RFC 8439). The latter hold `part` (32 bits) and the era (64 bits): 2^32 // blocks exchanges make an era.
-
-    >>> stream = Keystream(bytes(32), blocks=2)
-    >>> many, one, other = np.empty((10, 16), np.uint64), np.empty(16, np.uint64), np.empty(16, np.uint64)
-    >>> stream.fill(many, exchange=0), stream.fill(one, exchange=9), stream.fill(other, exchange=9, part=1)
-    (None, None, None)
-    >>> bool(np.all(many[9] == one)), bool(np.any(other == one))
-    (True, False)
     """
 
     key: bytes = field(repr=False)

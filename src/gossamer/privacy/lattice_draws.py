@@ -1,10 +1,9 @@
 """Whole draws from keystreams: every value of every learner and exchange, as multiples of the spacing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,7 @@ class Draws:
     radius: Keystream | None = None
 
     @classmethod
-    def of(cls, law: Law, size: int, spacings: float, key: bytes) -> Draws:
+    def of(cls, law: Law, size: int, spacings: float, key: bytes) -> Self:
         """The draws of one key."""
         stream = Keystream(key, _slots(size) // _SLOTS)
         if law != "l2-laplace":

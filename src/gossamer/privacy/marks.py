@@ -4,8 +4,6 @@ While a program is traced to be checked, what a mechanism or a clip does becomes
 here, which holds the computation and its owner. Everywhere else a marked function is just called.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

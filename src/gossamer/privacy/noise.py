@@ -5,8 +5,6 @@ on its key and on (name, learner, exchange), so a run gives the same result howe
 learner alone draws what it would draw among others.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,4 +79,3 @@ class NoiseSource(Protocol):
 
         A fresh array at every call, which the source never touches again: the engine hands its memory to JAX.
         """
-        ...

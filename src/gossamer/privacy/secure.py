@@ -1,7 +1,5 @@
 """Secure noise: ChaCha20 streams from a secret key, exact on a lattice (docs/secure-noise.md)."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Sequence

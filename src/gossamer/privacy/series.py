@@ -1,7 +1,5 @@
 """Endless sums that are proven to be finite, for losses that never stop growing but converge (paper 003)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

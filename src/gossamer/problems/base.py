@@ -1,7 +1,5 @@
 """What every problem can do: losses, clipped gradient sums, predictions, constants and checks of data."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, NamedTuple
@@ -39,7 +37,8 @@ class Problem(ABC):
 
     Problems are frozen and hashable: compiled programs take them as static arguments. `feature_bound` clips
     the norm of every sample's features on arrival, in losses, gradients and predictions alike, which is what
-    makes the constants enforceable. `l2` adds l2/2 |decision|^2 to every sample's loss.
+    makes the constants enforceable. `l2` adds l2/2 |decision|^2 to every sample's loss. `start` is where play starts, a
+    member of the decision set that is public: what an earlier run has released, say.
     """
 
     dim: int
@@ -47,6 +46,7 @@ class Problem(ABC):
     l2: float = 0.0
     feature_bound: float | None = None
     domain: DecisionSet = field(default_factory=Everywhere)
+    start: tuple[float, ...] | None = field(default=None, repr=False)
 
     scalar_link: ClassVar[bool] = False
     """Whether the loss sees the decision through one inner product: clipping then keeps convexity."""
@@ -61,6 +61,8 @@ class Problem(ABC):
         if not isinstance(self.domain, DecisionSet) or self.domain.dimension not in (None, self.dim):
             raise ConfigurationError("domain", self.domain, f"a set of vectors of length {self.dim}")
         object.__setattr__(self, "domain", self.domain.of_dimension(self.dim))
+        if self.start is not None:
+            self._check_given_start(np.asarray(self.start, np.float32))
 
     @property
     def feature_shape(self) -> tuple[int, ...]:
@@ -88,9 +90,20 @@ class Problem(ABC):
         return self.l2
 
     def initial_decision(self) -> np.ndarray:
-        """The start of play, (dim,): the member of the decision set nearest to zero."""
+        """The start of play, (dim,): as given, or the member of the decision set nearest to zero."""
+        if self.start is not None:
+            return np.asarray(self.start, np.float32)
         with jax.ensure_compile_time_eval():  # also when a compiled program asks
             return np.asarray(self.domain.origin(self.dim))
+
+    def _check_given_start(self, start: np.ndarray) -> None:
+        """Refuse a start that no learner could play."""
+        if start.shape != (self.dim,) or not np.isfinite(start).all():
+            raise ConfigurationError("start", f"shape {start.shape}", f"{self.dim} finite numbers")
+        with jax.ensure_compile_time_eval():
+            inside = np.asarray(self.domain.project(jnp.asarray(start)))
+        if not np.allclose(inside, start, rtol=1e-5, atol=1e-6):
+            raise ConfigurationError("start", "a point outside", "a member of the decision set", "project it first")
 
     def loss(self, decision: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
         """One sample's loss: data term and regularisation."""

@@ -1,7 +1,5 @@
 """Refusals of settings and of data: position and kind of a fault, never a value."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gossamer.errors import ConfigurationError, DataError
@@ -16,7 +14,6 @@ def check_clip(clip: float | Clip | None) -> Clip | None:
 
     >>> check_clip(-1.0)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: clip: got -1.0; allowed: a positive finite number.
     """
     return None if clip is None else Clip.of(clip)
@@ -27,7 +24,6 @@ def check_class_count(classes: int | None) -> None:
 
     >>> check_class_count(1)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: classes: got 1; allowed: a whole number of at least 2.
     """
     if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
@@ -39,7 +35,6 @@ def check_classes(y: np.ndarray, classes: int, start: int) -> None:
 
     >>> check_classes(np.array([0, 1, 2]), classes=2, start=100)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: label out of range at position (102,): allowed are the integers 0 to 1
     """
     if y.dtype.kind not in "iu":
@@ -52,7 +47,6 @@ def check_finite(x: np.ndarray, start: int) -> None:
 
     >>> check_finite(np.array([[1.0, 2.0], [np.nan, 3.0]]), start=10)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: feature not finite at position (11, 0): allowed are finite numbers
     """
     if not np.isfinite(np.vdot(x, x)):  # an infinite sum may also come from large numbers: look closer
@@ -64,7 +58,6 @@ def check_targets(y: np.ndarray, start: int) -> None:
 
     >>> check_targets(np.array([[1.0], [np.nan]]), start=0)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: target not finite at position (1, 0): allowed are finite numbers
     """
     if y.dtype.kind != "f":
@@ -83,7 +76,6 @@ def check_losses(x: np.ndarray, most: float, start: int) -> None:
 
     >>> check_losses(np.array([[0.5, -0.1]]), 1.0, start=3)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: loss out of range at position (3, 1): allowed are numbers from 0 to 1
     """
     if x.size and (x.min() < 0 or x.max() > most):

@@ -1,7 +1,5 @@
 """A small convolutional network, as in section V-B of paper 001."""
 
-from __future__ import annotations
-
 import math
 
 import jax

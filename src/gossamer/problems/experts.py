@@ -1,7 +1,5 @@
 """Prediction from experts: a sample is a vector of losses, one for every expert, each between 0 and 1."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, field
 
 import jax
@@ -30,7 +28,6 @@ class Experts(Linear):
     0.25
     >>> problem.check(Block(np.array([[0.5, 1.5]]), np.zeros(1)))
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: loss out of range at position (0, 1): allowed are numbers from 0 to 1
     """
 

@@ -4,8 +4,6 @@ A sample's gradient is its features times the slope of the loss at the score, so
 the clipped sum is one product of weights and features: no per-sample gradient is ever formed.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar

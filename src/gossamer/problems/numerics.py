@@ -1,7 +1,5 @@
 """The few array functions that every problem shares."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any, Literal

@@ -72,9 +72,7 @@ def caption(text: str, about: str = "") -> str:
 def table_block(table: Table, classes: Mapping[str, str] | None = None) -> str:
     """A table that scrolls where it is too wide: columns of numbers on the right, texts on the left.
 
-    Args:
-        table: what to show.
-        classes: of the style, by the text of the cell that gets it.
+    `classes`: of the style, by the text of the cell that gets it.
 
     >>> print(table_block(Table(("run", "loss"), (("mine", "0.31"),))))
     <div class="scroll" tabindex="0"><table><thead><tr><th>run</th><th class="number">loss</th></tr></thead>

@@ -89,11 +89,7 @@ def network_of(run: Run, topology: Topology | None) -> Network | None:
 def chart(traces: Sequence[Any], x: str, y: str, **axis: Any) -> go.Figure:
     """A figure of one panel with named axes; it takes the width that it gets, and the page is its background.
 
-    Args:
-        traces: what is drawn.
-        x: the name of the axis below.
-        y: the name of the axis on the left.
-        axis: options of the axis on the left.
+    `axis`: options of the axis on the left.
 
     >>> chart([], "step", "average loss").layout.yaxis.title.text
     'average loss'

@@ -1,7 +1,5 @@
 """One HTML file: text, tables, curves, networks, guarantees, and how to get it again. Needs nothing from outside."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

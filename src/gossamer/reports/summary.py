@@ -1,19 +1,10 @@
 """The numbers of a run that people compare, and tables of them for terminals and pages alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Self, TypeAlias, TypeVar
 
-from gossamer.metrics.summary import (
-    Summary,
-    last_tenth,
-    numbers_in_words,
-    percent,
-    spread_in_words,
-    summarize,
-)
+from gossamer.metrics.summary import Summary, last_tenth, numbers_in_words, percent, spread_in_words, summarize
 from gossamer.simulation import Run
 
 Row = TypeVar("Row")
@@ -35,7 +26,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     @classmethod
-    def of(cls, columns: Columns[Row], rows: Iterable[Row]) -> Table:
+    def of(cls, columns: Columns[Row], rows: Iterable[Row]) -> Self:
         """From what each column says about a row.
 
         >>> Table.of({"number": lambda number: number, "square": lambda number: number**2}, (2, 3)).rows

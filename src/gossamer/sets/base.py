@@ -1,12 +1,10 @@
 """What every decision set can do, and the set without bounds."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +33,7 @@ class DecisionSet(ABC):
         self._check_dimension(g)
         return self._linear_minimizer(g)
 
-    def of_dimension(self, dim: int) -> DecisionSet:
+    def of_dimension(self, dim: int) -> Self:
         """This set in so many dimensions, where it was made without a number of them."""
         return self
 

@@ -1,7 +1,5 @@
 """The ball of the trace norm: matrices of small rank, played as flat vectors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

@@ -1,9 +1,8 @@
 """Balls, boxes and the simplex."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +14,9 @@ from gossamer.sets.base import DecisionSet, direction, shrink_factor
 from gossamer.spec import kind
 
 
-@kind("set", "l2-ball")
 @dataclass(frozen=True)
-class L2Ball(DecisionSet):
-    """The vectors of Euclidean norm at most `radius`.
-
-    >>> L2Ball(2.5).project(jnp.array([3.0, 4.0])).tolist()
-    [1.5, 2.0]
-    >>> L2Ball(2.5).diameter
-    5.0
-    """
+class Ball(DecisionSet):
+    """The vectors whose norm, of one kind or another, is at most `radius`."""
 
     radius: float
 
@@ -35,6 +27,18 @@ class L2Ball(DecisionSet):
     def diameter(self) -> float:
         """Twice the radius."""
         return 2 * self.radius
+
+
+@kind("set", "l2-ball")
+@dataclass(frozen=True)
+class L2Ball(Ball):
+    """The vectors of Euclidean norm at most `radius`.
+
+    >>> L2Ball(2.5).project(jnp.array([3.0, 4.0])).tolist()
+    [1.5, 2.0]
+    >>> L2Ball(2.5).diameter
+    5.0
+    """
 
     def _project(self, x: jax.Array) -> jax.Array:
         return x * shrink_factor(jnp.linalg.norm(x), self.radius)
@@ -49,22 +53,12 @@ class L2Ball(DecisionSet):
 
 @kind("set", "l1-ball")
 @dataclass(frozen=True)
-class L1Ball(DecisionSet):
+class L1Ball(Ball):
     """The vectors whose absolute values sum to at most `radius`.
 
     >>> L1Ball(1.0).project(jnp.array([2.0, -1.5, 0.0])).tolist()
     [0.75, -0.25, 0.0]
     """
-
-    radius: float
-
-    def __post_init__(self) -> None:
-        check_positive("radius", self.radius)
-
-    @property
-    def diameter(self) -> float:
-        """Twice the radius."""
-        return 2 * self.radius
 
     def _project(self, x: jax.Array) -> jax.Array:
         inside = jnp.abs(x).sum() <= self.radius
@@ -158,7 +152,7 @@ class Box(DecisionSet):
         """As given, or the length of a bound that is a tuple."""
         return next(iter(self._lengths()), None)
 
-    def of_dimension(self, dim: int) -> Box:
+    def of_dimension(self, dim: int) -> Self:
         """The box with its number of dimensions, which its radius and diameter need."""
         return self if self.dimension is not None else replace(self, dim=dim)
 

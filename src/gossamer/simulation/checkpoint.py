@@ -1,4 +1,4 @@
-"""A run's state on disk: written atomically, readable by its owner only, refused for any other run.
+"""A run's state on disk: written atomically, readable by its owner only, refused for any other run; and its keeper.
 
 A checkpoint holds raw sums and the seed. It is private and part of no export.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,9 @@ from gossamer.privacy import SecureNoise
 from gossamer.problems import Block
 from gossamer.simulation.engine import World
 from gossamer.simulation.feeding import Feeder
+from gossamer.simulation.inputs import Fed
+from gossamer.simulation.mesh import due
+from gossamer.simulation.plan import Chunk
 from gossamer.simulation.program import Program
 from gossamer.simulation.spread import ALONE, Spread, parted
 from gossamer.simulation.tally import Tally
@@ -33,6 +37,7 @@ _LAYOUT = 2
 """Of the arrays in the file: 2 keeps rows learner by learner."""
 
 _PIECE_BYTES = 2**23  # of samples that are read again at once
+_SECONDS = 10.0  # between two checkpoints
 
 
 @dataclass(frozen=True)
@@ -179,3 +184,39 @@ def read(path: Path, identity: dict[str, Any], fresh: World, every: int | None, 
 def _of_another_version(path: Path) -> ConfigurationError:
     hint = "another version wrote it: remove it, start again"
     return ConfigurationError("checkpoint", str(path), "states of the same form", hint)
+
+
+@dataclass
+class Keeper:
+    """Resumes from the checkpoint and keeps it up to date, at most every few seconds."""
+
+    path: Path | None = None
+    identity: dict[str, Any] = field(default_factory=dict)
+    written: float = 0.0
+    spread: Spread = ALONE
+
+    def resume(self, fresh: World, every: int | None, usual: int, exchanges: int, stream: Stream) -> Progress:
+        """What the file holds, or a fresh start with rows of `every` exchanges, or of the usual number."""
+        stored = self.path and read(self.path, self.identity, fresh, every, stream)
+        if not stored:
+            return Progress(0, fresh, Tally(every or usual), Seen())
+        if stored.exchanges > exchanges:
+            raise ConfigurationError(
+                "steps", f"{exchanges} exchanges", f"at least the {stored.exchanges} in {self.path}"
+            )
+        return stored
+
+    def saw(self, seen: Seen, stream: Stream, block: Block | Fed, chunk: Chunk) -> Seen:
+        """With the samples of a chunk, where a checkpoint must know them since nothing else tells what they are."""
+        if not self.path or self.identity["records"]:
+            return seen
+        if isinstance(block, Fed):
+            return seen.plus(stream.read(chunk.step, chunk.step + (chunk.stop - chunk.first) * chunk.block))
+        rows = (self.spread.fetch(leaf)[chunk.first : chunk.stop] for leaf in block)
+        return seen.plus(Block(*(leaf.reshape(-1, *leaf.shape[2:]) for leaf in rows)))
+
+    def keep(self, progress: Progress, *, now: bool = False) -> None:
+        """Write the checkpoint, if it is time or `now`."""
+        if self.path and (now or due(self.spread, time.monotonic() - self.written > _SECONDS)):
+            write(self.path, self.identity, progress, self.spread)
+            self.written = time.monotonic()

@@ -1,7 +1,5 @@
 """What a run is refused for, before anything runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """The same functions in a plain Python loop, learner by learner, for stepping through with a debugger."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -4,8 +4,6 @@
 loops; the debug engine (`debug.py`) calls the same functions learner by learner in Python.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple

@@ -1,11 +1,9 @@
 """What many settings need for each chunk: samples are read once, and unit draws are made once for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +35,7 @@ class Feeders(Feeder):
     each: tuple[Feeder, ...] = ()
 
     @classmethod
-    def of(cls, each: Sequence[Feeder]) -> Feeders:
+    def of(cls, each: Sequence[Feeder]) -> Self:
         """Of settings that are alike."""
         return cls(each[0].algorithm, each[0].stream, each[0].sources, each=tuple(each))
 

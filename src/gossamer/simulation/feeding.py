@@ -1,7 +1,5 @@
 """The host's side of a run: what the compiled loop needs for each chunk."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,12 +31,9 @@ class Feeder:
     sources: tuple[NoiseSource, ...]
     spread: Spread = ALONE
 
+    @cached_property
     def constant(self) -> Any:
         """The part of the mixing weights that never changes, put on the device once."""
-        return self._constant
-
-    @cached_property
-    def _constant(self) -> Any:
         return self.spread.put_constant(self.algorithm.network(np.zeros(1, np.int64))[0])
 
     @cached_property

@@ -1,7 +1,5 @@
 """`simulate_many`: run many settings at once."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
@@ -100,18 +98,7 @@ class _Wanted(NamedTuple):
 
     def alone(self, setting: Setting) -> Run:
         """The run of one setting by itself."""
-        return simulate(
-            setting.algorithm,
-            self.stream,
-            self.steps,
-            seeds=self.seeds,
-            noise=self.noise,
-            measure=self.measure,
-            every=self.every,
-            record=self.record,
-            progress=self.progress,
-            test=self.test,
-        )
+        return simulate(setting.algorithm, **self._asdict())
 
     def width(self, setting: Setting) -> int:
         """Exchanges per row."""

@@ -5,8 +5,6 @@ of all learners. So the errors of different learners are independent, and the sp
 mean over them is from the mean over all.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -4,11 +4,9 @@ What a run keeps follows from shapes. What the compiled program needs in between
 where a run comes near to what is there.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -74,7 +72,7 @@ class Memory(NamedTuple):
         computing = self.inputs + self.scratch + self.shown
         return kept + max(computing, self.reported) + min(computing, self.reported, _NOT_RETURNED)
 
-    def dealt(self, parts: int, row_parts: int) -> Memory:
+    def dealt(self, parts: int, row_parts: int) -> Self:
         """On each of so many devices that have memories of their own, of which so many share a row."""
         own = {name: getattr(self, name) // parts for name in ("states", "inputs", "scratch")}
         return self._replace(**own, shown=self.shown // row_parts)
@@ -131,8 +129,8 @@ def _noise_bytes(feeder: Feeder) -> int:
 def _record_bytes(feeder: Feeder, parts: int = 1) -> int:
     """Of what is put on a device once: records of a stream are dealt where they can be."""
     if feeder.records is not None and not feeder.stream.shared:
-        return feeder.records.most_bytes(parts) + _bytes(feeder.constant()) // parts
-    return _bytes(feeder.records) + _bytes(feeder.constant())
+        return feeder.records.most_bytes(parts) + _bytes(feeder.constant) // parts
+    return _bytes(feeder.records) + _bytes(feeder.constant)
 
 
 def _scratch(feeder: Feeder, program: Program, run: Shape) -> int:
@@ -141,7 +139,7 @@ def _scratch(feeder: Feeder, program: Program, run: Shape) -> int:
     worlds = jax.eval_shape(lambda: jax.vmap(lambda _: engine.start(program))(np.zeros(run.seeds)))
     inputs = feeder.inputs(chunk, every=run.every)
     cut = chunk.first, chunk.stop, slots_of(run.length, run.every), even_of(chunk, run.every)
-    compiled = engine.run_chunk.lower(program, feeder.constant(), worlds, inputs, *cut).compile()
+    compiled = engine.run_chunk.lower(program, feeder.constant, worlds, inputs, *cut).compile()
     known: Any = compiled.memory_analysis()
     return int(known.temp_size_in_bytes)
 

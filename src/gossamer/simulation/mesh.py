@@ -1,7 +1,5 @@
 """What `simulate(..., mesh=...)` is refused for, and what processes agree about, before anything is computed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -29,7 +27,6 @@ def spread_over(mesh: Mesh | int | None, learners: int, *, debug: bool = False) 
     (1, 1)
     >>> spread_over(3.5, 4)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: mesh: got 3.5; allowed: a jax.sharding.Mesh, a number of local devices or None.
     """
     if mesh is None:

@@ -1,8 +1,6 @@
 """What a run shows of its exchanges: figures that rows of the result add up, and how far decisions are apart."""
 
-from __future__ import annotations
-
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -90,7 +88,7 @@ class Figures(NamedTuple):
     disagreement: NDArray[np.float64]
 
     @classmethod
-    def of(cls, program: Program, rows: Any) -> Figures:
+    def of(cls, program: Program, rows: Any) -> Self:
         """Of rows as programs add them up, axes (row, seed, 2, figure), in double precision: axes (row, seed, ...)."""
         sums, low = rows[:, :, 0].astype(np.float64), rows[:, :, 1]
         np.add(sums, low, out=sums, where=np.isfinite(low))  # where a loss is infinite, what was lost is no number

@@ -1,7 +1,5 @@
 """Arrays put onto the devices of a mesh: whole on every one, or, of the records of a stream, to whom they belong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -39,8 +37,9 @@ class Dealt:
         if pieces is None:
             whole: Feed = Whole(self.mesh)(feed)
             return whole
-        mine = [(made, to) for made, to in zip(pieces, self.mesh.devices.flat, strict=True) if _is_here(to)]
-        there = [jax.device_put(jax.tree.map(_as_row, made()), to) for made, to in mine]
+        here = jax.process_index()
+        mine = [(made, to) for made, to in zip(pieces, self.mesh.devices.flat, strict=True) if to.process_index == here]
+        there = [jax.device_put(jax.tree.map(lambda leaf: np.asarray(leaf)[None], made()), to) for made, to in mine]
         return DealtFeed(jax.tree.map(self._joined, *there), self.mesh)
 
     def _joined(self, *rows: jax.Array) -> jax.Array:
@@ -92,11 +91,3 @@ def put(sharding: NamedSharding, leaf: Any) -> jax.Array:
         return there
     values = np.asarray(leaf)  # `device_put` would compare them over the network first
     return jax.make_array_from_callback(values.shape, sharding, lambda piece: values[piece])
-
-
-def _is_here(device: Any) -> bool:
-    return bool(device.process_index == jax.process_index())
-
-
-def _as_row(leaf: Any) -> Any:
-    return np.asarray(leaf)[None]

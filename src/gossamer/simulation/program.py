@@ -1,9 +1,7 @@
 """What shapes the compiled loop of a run."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from gossamer.core import Algorithm, Learner, Server
 from gossamer.problems import Problem
@@ -64,7 +62,7 @@ class Program:
     @classmethod
     def of(
         cls, algorithm: Algorithm, shared: bool, measure: Measure, record: tuple[str, ...], debug: bool = False
-    ) -> Program:
+    ) -> Self:
         """The program of an algorithm; `shared`: every learner sees the same batch; `debug`: functions as written."""
         learner, server = (algorithm.learner, algorithm.server) if debug else algorithm.running
         return cls(

@@ -100,7 +100,9 @@ class Shared:
         """The program, and what to put into its places: axis (setting, ...)."""
         each = [jax.tree.leaves(one.numbers) for one in all_]
         columns = list(zip(*each, strict=True))
-        differ = tuple(not all(_same(one, column[0]) for one in column) for column in columns)
+        differ = tuple(
+            any(one is not column[0] and _bits(one) != _bits(column[0]) for one in column) for column in columns
+        )
         shared = cls(all_[0], differ, axes)
         return shared, [np.stack(column) for column, open_ in zip(columns, differ, strict=True) if open_]
 
@@ -212,10 +214,6 @@ def _operand(one: Any, places: Mapping[Any, int]) -> Hashable:
 
 def _number(one: Any) -> NDArray[Any] | None:
     return np.asarray(one.val, getattr(one.aval, "dtype", None)) if isinstance(one, Constant) else None
-
-
-def _same(one: NDArray[Any], two: NDArray[Any]) -> bool:
-    return one is two or _bits(one) == _bits(two)
 
 
 def _bits(number: NDArray[Any]) -> Hashable:

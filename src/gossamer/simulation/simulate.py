@@ -1,7 +1,5 @@
 """`simulate`: run an algorithm over a stream."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -21,11 +19,10 @@ from gossamer.simulation import checkpoint as checkpoints
 from gossamer.simulation import debug as debugger
 from gossamer.simulation import engine, memory
 from gossamer.simulation.bar import progress_bar
-from gossamer.simulation.checkpoint import Progress, Seen
+from gossamer.simulation.checkpoint import Keeper, Progress, Seen
 from gossamer.simulation.checks import check_run, check_seeds
 from gossamer.simulation.engine import Outputs, World
 from gossamer.simulation.feeding import Feeder
-from gossamer.simulation.keeper import Keeper
 from gossamer.simulation.mesh import agreement, lost, spread_over
 from gossamer.simulation.plan import Chunk, chunks, cut_at_rows, left_over
 from gossamer.simulation.program import Measure, Program
@@ -153,7 +150,7 @@ def _play_all(
     Only `look` moves the progress on: the states and the sums of a chunk together. Whatever interrupts a run, the
     checkpoint on disk never holds the one without the other.
     """
-    constant, worlds, tally, seen = feeder.constant(), done.worlds, done.tally, done.seen
+    constant, worlds, tally, seen = feeder.constant, done.worlds, done.tally, done.seen
 
     def look(progress: Progress, played: _Played | None, *, last: bool) -> Progress:
         """Wait for the outputs of a chunk, and put them down."""

@@ -1,9 +1,8 @@
 """How a run is cut by default: exchanges for each row of its result, and for each call of the compiled program."""
 
-from __future__ import annotations
-
 import jax
 
+from gossamer.simulation.feeders import draws_units
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk, batch_of, chunk_length, in_step
 from gossamer.simulation.program import Program
@@ -19,18 +18,21 @@ def usual_every(program: Program, seeds: int, exchanges: int, *, tested: bool) -
     return max(1, exchanges // (_TESTED_ROWS if tested else fitting))
 
 
-def length_of(feeder: Feeder, program: Program, steps: int, every: int, chunk: int | None) -> int:
-    """Exchanges for each compiled call: as many as `chunk` says, or what is usual."""
+def length_of(
+    feeder: Feeder, program: Program, steps: int, every: int, chunk: int | None = None, settings: int = 1
+) -> int:
+    """Exchanges for each compiled call of so many settings: as many as `chunk` says, or what is usual."""
     if chunk:
         return chunk
     schedule = feeder.algorithm.schedule
+    once = draws_units(feeder) and not feeder.in_program  # for all settings together
     length = chunk_length(
         feeder.algorithm,
-        feeder.sources,
+        feeder.sources * (1 if once else settings),
         max(segment.block for segment in schedule.segments(steps)),
         batch=batch_of(feeder.stream),
         fed=feeder.fed,
-        shown=program.shown(len(feeder.sources), every) if feeder.in_program else 0,
+        shown=settings * program.shown(len(feeder.sources), every) if feeder.in_program else 0,
     )
     if not feeder.in_program:
         return length

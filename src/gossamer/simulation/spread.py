@@ -5,8 +5,6 @@ that, since noise and samples are functions of a learner's number. Where an orde
 together first, or rows travel by hand (`gossamer.topology.halo`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial

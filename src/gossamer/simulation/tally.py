@@ -1,11 +1,9 @@
 """What a run adds up on the host, in double precision, a row for every `every` exchanges; and the `Run` of it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -93,7 +91,7 @@ class Tally:
         return {f"sums/{name}": values for name, values in self.sums.items()} | kept
 
     @classmethod
-    def restore(cls, every: int, arrays: dict[str, NDArray[Any]]) -> Tally:
+    def restore(cls, every: int, arrays: dict[str, NDArray[Any]]) -> Self:
         """The tally that gave these arrays."""
         tally = cls(every)
         for name, values in arrays.items():

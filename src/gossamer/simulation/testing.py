@@ -1,10 +1,9 @@
 """Samples held out: how good the decisions along a run are on data that no learner learns from."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -23,23 +22,14 @@ _BATCH = 100  # rows evaluated at a time: what a network computes for them stays
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Samples that decisions are tested on, kept on the device.
-
-    >>> from gossamer import algorithms, problems
-    >>> algorithm = algorithms.centralized_ogd(problems.Logistic(2), 3, step=0.1)
-    >>> program = Program.of(algorithm, False, "global", ())
-    >>> test = Block([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]], [1, 0, 1])
-    >>> scores = HeldOut.of(program, test).evaluate(np.ones((1, 3, 2), np.float32))
-    >>> scores["accuracy"].round(3)
-    array([[0.667, 0.667, 0.667]])
-    """
+    """Samples that decisions are tested on, kept on the device."""
 
     problem: Problem
     coordinates: tuple[int, ...] | None
     samples: Block
 
     @classmethod
-    def of(cls, program: Program, test: Block) -> HeldOut:
+    def of(cls, program: Program, test: Block) -> Self:
         """The samples of `test`, checked as those of a stream are."""
         if not isinstance(test, tuple) or len(test) != 2:
             raise ConfigurationError("test", type(test).__name__, "samples held out", "try test=Block(x, y)")

@@ -1,11 +1,9 @@
 """Settings that run together, in one program."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,11 +17,11 @@ from gossamer.simulation.engine import Outputs, World
 from gossamer.simulation.feeders import Feeders, draws_of, draws_units, everywhere
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.inputs import Inputs
-from gossamer.simulation.plan import Chunk, batch_of, chunk_length, chunks, cut_at_rows, in_step, left_over
+from gossamer.simulation.plan import Chunk, chunks, cut_at_rows, left_over
 from gossamer.simulation.program import Program
 from gossamer.simulation.run import Run
 from gossamer.simulation.settings import Shared, Traced, run
-from gossamer.simulation.sizes import even_of, slots_of
+from gossamer.simulation.sizes import even_of, length_of, slots_of
 from gossamer.simulation.tally import Tally, put_down, report
 from gossamer.simulation.testing import HeldOut
 
@@ -119,25 +117,9 @@ class Together:
         """Of alike settings; `every`: exchanges per row; `length`: of chunks; `size`: settings that run at once."""
         self.settings, self.steps, self.every = list(settings), steps, every
         self.feeder = Feeders.of([setting.feeder for setting in settings])
-        self.length = length or self._usual_length(size)
+        self.length = length_of(self.feeder, settings[0].program, steps, every, length, settings=size)
         self.rest = left_over(self.feeder.algorithm.schedule, steps)
         self._ready: dict[Hashable, tuple[Shared, list[Any]]] = {}
-
-    def _usual_length(self, size: int) -> int:
-        """As `simulate` chooses it; unit draws are made once for all settings."""
-        feeder, program = self.feeder, self.settings[0].program
-        schedule, seeds = feeder.algorithm.schedule, len(feeder.sources)
-        once = draws_units(feeder) and not feeder.in_program
-        length = chunk_length(
-            feeder.algorithm,
-            feeder.sources * (1 if once else size),
-            max(segment.block for segment in schedule.segments(self.steps)),
-            batch=batch_of(feeder.stream),
-            fed=feeder.fed,
-            shown=size * program.shown(seeds, self.every) if feeder.in_program else 0,
-        )
-        most = 1 << (schedule.exchanges(self.steps) - 1).bit_length()
-        return in_step(min(length, most), self.every) if feeder.in_program else length
 
     def compare(self) -> None:
         """Refuse settings whose programs differ in more than numbers, by `ApartError`, before anything runs."""
@@ -205,15 +187,11 @@ class Together:
         )
         return worlds
 
-    @cached_property
-    def _constant(self) -> Any:
-        return self.feeder.constant()
-
     def _chunk_call(self, chunk: Chunk, worlds: World, inputs: Inputs) -> tuple[Callable[..., Any], Any, Any]:
         """The function of one setting, its arguments for all of them, and which of these have an axis over settings."""
         slots = slots_of(chunk.length, self.every)
-        args = (self._constant, worlds, inputs)
-        axes = (everywhere(False, self._constant), everywhere(True, worlds), Feeders.axes(inputs))
+        args = (self.feeder.constant, worlds, inputs)
+        axes = (everywhere(False, self.feeder.constant), everywhere(True, worlds), Feeders.axes(inputs))
         even = even_of(chunk, self.every)
         if even is not None:
 

@@ -4,8 +4,6 @@ Every process counts up once a second in the store that `jax.distributed` keeps 
 far the others have got. JAX itself would wait for its own heartbeats, and then end the process without a word.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

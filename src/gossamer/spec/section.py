@@ -1,7 +1,5 @@
 """A table of a file as the arguments of a function: its keys and their types come from the function's signature."""
 
-from __future__ import annotations
-
 import difflib
 import inspect
 from collections.abc import Collection, Iterable, Mapping
@@ -38,7 +36,6 @@ class Section:
     ring(3)
     >>> Section("[topology]", {"learners": 3, "weihgts": "lazy"}).expect([ring])
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: [topology] weihgts: got 'lazy'; allowed: the keys learners, weights. The
     nearest is 'weights'.
     """

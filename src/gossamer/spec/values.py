@@ -1,7 +1,5 @@
 """Values of a file as Python values: what is allowed, and how it is read, follow from a type hint."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar
 from types import UnionType
@@ -34,9 +32,7 @@ class Reader(NamedTuple):
 def reader(hint: Any, tables: Tables) -> Reader | None:
     """The reader for a type hint; None for what no file can say, such as a function.
 
-    Args:
-        hint: of a parameter.
-        tables: for a type that is written as a table, what it looks like and what reads it.
+    `tables` says of a type that is written as a table what it looks like, and what reads it.
 
     >>> none = lambda hint: None
     >>> reader(float | None, none).allowed, reader(Literal["a", "b"], none).allowed

@@ -1,7 +1,5 @@
 """Objects as plain values, always written the same way: what files hold, and what machines compare."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

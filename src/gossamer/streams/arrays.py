@@ -18,16 +18,7 @@ from gossamer.errors import ConfigurationError, DataError
 from gossamer.privacy.marks import called_by_us
 from gossamer.privacy.words import Key
 from gossamer.problems.base import Block
-from gossamer.streams.base import (
-    AS_TOLD,
-    Array,
-    Feed,
-    Stream,
-    as_features,
-    as_labels,
-    as_records,
-    generator,
-)
+from gossamer.streams.base import AS_TOLD, Array, Feed, Stream, as_features, as_labels, as_records, generator
 from gossamer.streams.order import Batches, Listed, Order, Shares
 from gossamer.streams.partition import Partition, Rest, check_partition, shares_of
 

@@ -94,7 +94,6 @@ class Stream(ABC):
     (2, 2, 1)
     >>> stream.read(1, 3)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: steps 1 to 3 were asked for, and the stream has 2 steps
     """
 
@@ -236,7 +235,6 @@ def as_features(values: Any, name: str = "x") -> Array:
     dtype('float32')
     >>> as_features([[1.0, 2.0], [3.0, float("nan")]])
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: x: NaN in row 1, column 1
     """
     array = as_numbers(values, name)
@@ -268,7 +266,6 @@ def as_records(x: Any, y: Any) -> tuple[Array, Array]:
 
     >>> as_records([[1.0], [2.0]], [0])
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: x has 2 records and y has 1; every record needs one label
     """
     features, labels = as_features(x), as_labels(y)
@@ -282,7 +279,6 @@ def as_numbers(values: Any, name: str) -> Array:
 
     >>> as_numbers(["a", "b"], "x")
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: x: not numbers (dtype <U1); encode categories as numbers first
     """
     try:

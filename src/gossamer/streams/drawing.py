@@ -1,14 +1,12 @@
 """Streams that are drawn: samples as functions of (seed, step, learner), for NumPy and in compiled programs alike."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +43,7 @@ class Draws:
         self._at: Place = places(key, self.learners, time)
         self._used = 0
 
-    def common(self) -> Draws:
+    def common(self) -> Self:
         """Those of the first learner, for samples that all learners share: the learner axis has length 1."""
         one = copy(self)
         one.learners, one._at = self.learners[:, :1], Place(*(each[:, :1] for each in self._at))

@@ -1,7 +1,5 @@
 """Streams made of streams: one after another, abruptly (`sequence`) or by and by (`blend`), or `mirrored`."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gossamer.checks import check_count, check_seed
@@ -16,12 +14,7 @@ DISJOINT = Assumption("no record is in two of the streams")
 
 
 class Sequence(Stream):
-    """One stream after the other; made by `sequence`.
-
-    >>> from gossamer.streams import random_signs
-    >>> isinstance(sequence(random_signs(2, 3, seed=0).head(5), random_signs(2, 3, seed=1)), Sequence)
-    True
-    """
+    """One stream after the other; made by `sequence`."""
 
     def __init__(self, parts: tuple[Stream, ...], *, disjoint: bool) -> None:
         lengths = [part.length for part in parts]
@@ -70,13 +63,7 @@ def sequence(first: Stream, *others: Stream, disjoint: bool = False) -> Sequence
 
 
 class Blend(Stream):
-    """A stream that turns into another; made by `blend`.
-
-    >>> from gossamer.streams import random_signs
-    >>> stream = blend(random_signs(2, 3, seed=0), random_signs(2, 3, seed=1), start=10, stop=20, seed=2)
-    >>> isinstance(stream, Blend), stream.occurrences
-    (True, 2)
-    """
+    """A stream that turns into another; made by `blend`."""
 
     def __init__(self, first: Stream, second: Stream, start: int, stop: int, seed: int, *, disjoint: bool) -> None:
         check_count("start", start, least=0)
@@ -119,6 +106,8 @@ def blend(first: Stream, second: Stream, *, start: int, stop: int, seed: int, di
     >>> from gossamer.streams import random_signs
     >>> old, new = random_signs(2, 3, seed=0), random_signs(2, 3, seed=1)
     >>> stream = blend(old, new, start=10, stop=20, seed=2)
+    >>> stream.occurrences
+    2
     >>> bool((stream.read(0, 11).x == old.read(0, 11).x).all())
     True
     >>> bool((stream.read(20, 30).x == new.read(20, 30).x).all())

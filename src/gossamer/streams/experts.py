@@ -199,16 +199,7 @@ def realizable_experts(
         check_count("horizon", horizon, least=max(1, optimal_loss))
     name = f"realizable experts (mean {mean:g}, best {optimal_loss})"
     best = _best(experts, seed, name)
-    means = np.full(check_count("experts", experts, least=2), float(mean))
-    means[best] = 0.0
-    named: dict[str, Any] = {
-        "learners": learners,
-        "experts": experts,
-        "seed": seed,
-        "description": name,
-        "best": best,
-        "means": means,
-    }
+    means, named = _one_without_loss(learners, experts, mean, seed=seed, description=name, best=best)
     numbers = means.astype(np.float32)
     if not optimal_loss:
         return Experts(_bernoulli, numbers, **named)
@@ -256,17 +247,15 @@ def hidden_expert(learners: int, experts: int, *, seed: int) -> Experts:
     """
     name = "hidden expert"
     best = _best(experts, seed, name)
-    means = np.ones(check_count("experts", experts, least=2))
-    means[best] = 0.0
-    named: dict[str, Any] = {
-        "learners": learners,
-        "experts": experts,
-        "seed": seed,
-        "description": name,
-        "best": best,
-        "means": means,
-    }
+    means, named = _one_without_loss(learners, experts, 1.0, seed=seed, description=name, best=best)
     return Experts(_bernoulli, means.astype(np.float32), **named)
+
+
+def _one_without_loss(learners: int, experts: int, mean: float, **named: Any) -> tuple[Array, dict[str, Any]]:
+    """The mean losses of experts of whom the best has none, and all that `Experts` is told by name."""
+    means = np.full(experts, float(mean))
+    means[named["best"]] = 0.0
+    return means, {"learners": learners, "experts": experts, "means": means, **named}
 
 
 def _best(experts: int, seed: int, purpose: str) -> int:

@@ -1,7 +1,5 @@
 """Streams from files: CSV, Parquet and NumPy."""
 
-from __future__ import annotations
-
 import csv
 import difflib
 import os
@@ -32,22 +30,11 @@ def from_file(
     shuffle: bool = True,
     public_labels: bool = False,
 ) -> ArrayStream:
-    r"""Deal the records of a file to learners; the options after `label` are those of `from_arrays`.
+    r"""Deal the records of a file to learners; all but the file and `label` are options of `from_arrays`.
 
-    Args:
-        path: a `.csv` file with a header, a `.parquet` file (needs `gossamer[data]`), or an `.npz` file whose
-            features have the key "x". All columns but the label are features, in the order of the file.
-        learners: how many learners share the records.
-        partition: see `from_arrays`.
-        label: the column (in `.npz` the key) of the labels. In a CSV file, labels that are all whole numbers
-            are classes; elsewhere the stored type decides.
-        seed: of the shuffling.
-        skew: see `from_arrays`.
-        rest: see `from_arrays`.
-        copies: see `from_arrays`.
-        passes: see `from_arrays`.
-        shuffle: see `from_arrays`.
-        public_labels: see `from_arrays`.
+    The file is a `.csv` with a header, a `.parquet` (needs `gossamer[data]`), or an `.npz` whose features have the key
+    "x". `label` is the column (in `.npz` the key) of the labels. All other columns are features, in the order of the
+    file. In a CSV file, labels that are all whole numbers are classes; elsewhere the stored type decides.
 
     >>> import tempfile
     >>> folder = tempfile.TemporaryDirectory()
@@ -57,7 +44,6 @@ def from_file(
     array([[0, 1]], dtype=int32)
     >>> from_file(file, 2, label="churn", seed=0)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: people.csv has no column 'churn'; did you mean 'churned'? ...
     >>> folder.cleanup()
     """

@@ -1,7 +1,5 @@
 """Synthetic streams of the papers: endless, fresh at every step, the same for the same seed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -30,8 +28,8 @@ def heterogeneous_logistic(learners: int, dim: int, alpha: float, beta: float, *
     check_count("learners", learners)
     check_count("dim", dim)
     check_seed(seed)
-    _check_variance("alpha", alpha)
-    _check_variance("beta", beta)
+    check_positive("alpha", alpha, "a variance", zero=True)
+    check_positive("beta", beta, "a variance", zero=True)
     purpose = "heterogeneous logistic regression"
     rng = generator(seed, purpose)
     model_mean = np.sqrt(alpha) * rng.standard_normal((learners, 1))
@@ -80,7 +78,6 @@ def random_signs(learners: int, dim: int, *, seed: int) -> Generated:
     >>> random_signs(1, 4, seed=0).read(0, 1).x
     array([[[-0.5,  0.5, -0.5,  0.5]]], dtype=float32)
     """
-    check_count("learners", learners)
     check_count("dim", dim)
     return Generated(_signs, learners=learners, features=(dim,), seed=seed, description="random signs")
 
@@ -149,8 +146,3 @@ def _around_centres(draws: Draws, centres: Array) -> tuple[Any, Any]:
     own = (draws.learners % np.uint32(len(centres))).astype(np.int32)
     x = draws.normal(draws.dim) + draws.np.asarray(centres)[own]
     return x, draws.np.broadcast_to(own, x.shape[:2])
-
-
-def _check_variance(field: str, given: float) -> None:
-    if not (np.isfinite(given) and given >= 0):
-        raise ConfigurationError(field, given, "a variance: a finite number of at least 0")

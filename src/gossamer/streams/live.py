@@ -1,7 +1,5 @@
 """Streams from live Python iterators: samples are checked as they arrive, and only go forward."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -25,7 +23,6 @@ class LiveStream(Stream):
     (True, array([[[1.5]]], dtype=float32))
     >>> stream.read(0, 1)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: step 0 was asked for, and a live stream only goes forward: step 2 is next
     """
 
@@ -115,7 +112,6 @@ def from_iterators(iterators: Iterable[Iterable[Sample]]) -> LiveStream:
     array([[1, 0]], dtype=int32)
     >>> stream.read(1, 2)
     Traceback (most recent call last):
-        ...
     gossamer.errors.DataError: learner 0 has no more samples: the stream has 1 whole steps
     """
     own = [iter(iterator) for iterator in iterators]

@@ -1,11 +1,10 @@
 """Who gets which records: the partitions of `from_arrays`."""
 
-from __future__ import annotations
-
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
+from gossamer.checks import check_choice
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.streams.base import Array
 
@@ -34,10 +33,8 @@ def shares_of(
 
 def check_partition(partition: str, labels: Array, learners: int, skew: float | None, rest: str) -> None:
     """Refuse what does not fit together."""
-    if partition not in get_args(Partition):
-        raise ConfigurationError("partition", partition, ", ".join(get_args(Partition)))
-    if rest not in get_args(Rest):
-        raise ConfigurationError("rest", rest, ", ".join(get_args(Rest)))
+    check_choice("partition", partition, Partition)
+    check_choice("rest", rest, Rest)
     if partition == "label-skew" and (skew is None or not 0 <= skew <= 1):
         raise ConfigurationError("skew", skew, "a share between 0 and 1", "paper 003 has skew=0.4")
     if partition != "label-skew" and skew is not None:

@@ -1,12 +1,9 @@
 """Poker hands: drawn exactly, labelled exactly, in the encoding of the UCI Poker Hand data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
-from gossamer.checks import check_count
 from gossamer.errors import DataError
 from gossamer.streams.base import Array
 from gossamer.streams.drawing import Draws, Generated
@@ -41,7 +38,6 @@ def poker_hands(learners: int, *, seed: int, scaled: bool = False) -> Generated:
     >>> hands.x.shape, int(hands.x.min()), int(hands.x.max())
     ((1000, 2, 10), 1, 13)
     """
-    check_count("learners", learners)
     unit = np.float32(13 if scaled else 1)
     return Generated(_hands, unit, learners=learners, features=(10,), seed=seed, description="random poker hands")
 

@@ -1,7 +1,5 @@
 """What every topology answers: who hears whom, with which weight, at which exchange."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -131,14 +129,7 @@ def as_exchanges(exchanges: Integers | int) -> NDArray[np.int64]:
 
 
 def padded(weights: sparse.csr_array) -> Neighbours:
-    """The neighbour lists of a sparse weight matrix.
-
-    >>> from gossamer import topology
-    >>> padded(topology.path(3).sparse()).speakers
-    array([[1, 0],
-           [0, 2],
-           [1, 2]], dtype=int32)
-    """
+    """The neighbour lists of a sparse weight matrix."""
     learners = weights.shape[0]
     entries = weights.tocoo()
     others = entries.row != entries.col
@@ -159,12 +150,7 @@ def padded(weights: sparse.csr_array) -> Neighbours:
 
 
 def unpadded(lists: Neighbours) -> sparse.csr_array:
-    """The sparse weight matrix of the neighbour lists of one exchange.
-
-    >>> from gossamer import topology
-    >>> float(unpadded(padded(topology.path(3).sparse())).sum())
-    3.0
-    """
+    """The sparse weight matrix of the neighbour lists of one exchange."""
     learners, places = lists.weights.shape
     itself = np.arange(learners, dtype=np.int32)[:, None]
     columns = np.concatenate([itself, lists.speakers], axis=1)
@@ -177,13 +163,7 @@ def unpadded(lists: Neighbours) -> sparse.csr_array:
 
 
 def dense(lists: Neighbours) -> NDArray[np.float64]:
-    """The (..., n, n) matrices of neighbour lists with any leading axes.
-
-    >>> from gossamer import topology
-    >>> dense(topology.random_matching(2, seed=0).neighbours(np.arange(1)))
-    array([[[0.5, 0.5],
-            [0.5, 0.5]]])
-    """
+    """The (..., n, n) matrices of neighbour lists with any leading axes."""
     learners = lists.weights.shape[-2]
     matrices = np.zeros((*lists.weights.shape[:-1], learners))
     np.put_along_axis(matrices, lists.speakers.astype(np.int64), lists.weights[..., 1:], axis=-1)

@@ -1,7 +1,5 @@
 """A topology that does not change with time."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Any, final
 

@@ -3,8 +3,6 @@
 The position of a node of networkx in the sorted nodes is the learner's number.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

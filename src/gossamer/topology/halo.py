@@ -3,8 +3,6 @@
 Learners are dealt to devices in equal runs: of n learners on p devices, device q has q n/p, ..., (q+1) n/p - 1.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

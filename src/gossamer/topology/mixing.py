@@ -5,8 +5,6 @@ and linear in the messages. Up to DENSE_LIMIT learners all gossip steps of an ex
 matrix multiplication; above it, and on sparse fixed graphs, each step gathers from neighbour lists.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias

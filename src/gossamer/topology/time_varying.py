@@ -4,8 +4,6 @@ Their randomness is public: a function of a public seed and the exchange number 
 network agree on it without a word, however a simulator cuts its run into chunks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from typing import final

@@ -13,8 +13,6 @@ so a decision lags the data by the block that is being gossiped. Coupling carrie
 into later gossip, which keeps shrinking it: L may be far smaller than one block alone would need.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,11 +1,9 @@
 """The options of PD-FTGL and PD-OCG: which go together, what follows from them, and how much regret they cost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -84,7 +82,7 @@ class BlockOptions:
         gossip: Coupling | None,
         calibration: Calibration,
         **others: Any,
-    ) -> BlockOptions:
+    ) -> Self:
         """From what a user gave, of which `others` stay as they are."""
         require_averaging(topology)
         usual: NoiseAt = "before-gossip" if calibration == "tight" else "after-gossip"

@@ -26,13 +26,11 @@ by L G sum_k max_lambda |p_kL|. Decoupled, the L steps of its own block are all 
 grows with the number of blocks, (T / 2) G max_lambda |p_L|, and so the tolerance must fall as T grows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +56,7 @@ class Modes:
     learners: int
 
     @classmethod
-    def of(cls, topology: Topology, most: int) -> Modes:
+    def of(cls, topology: Topology, most: int) -> Self:
         """Of this network, followed for at most so many steps."""
         if topology.learners == 1:
             return cls(np.zeros((2, 0)), 1)
@@ -191,7 +189,5 @@ def lengths(horizon: int, *also: int) -> list[int]:
     return sorted({length for length in (*powers, *also) if 1 <= length <= most})
 
 
-@lru_cache(maxsize=4)
-def modes_of(topology: Topology, most: int) -> Modes:
-    """`Modes.of`, remembered."""
-    return Modes.of(topology, most)
+modes_of = lru_cache(maxsize=4)(Modes.of)
+"""`Modes.of`, remembered."""

@@ -7,8 +7,6 @@ Here 2h is 1 / eta_t, which may grow with t. With alpha = 0 it is D-FTRL, decent
 2013): x_i(t+1) = Proj_K( -eta_t z_i(t+1) ).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import jax

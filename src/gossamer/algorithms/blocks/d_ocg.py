@@ -9,8 +9,6 @@ AD-FTGL with a linear oracle in place of the projection, and L' <= L steps of go
 It is the non-private reference of `pd_ocg`.
 """
 
-from __future__ import annotations
-
 from gossamer.algorithms.authoring import require_averaging, require_oracle
 from gossamer.algorithms.blocks.ad_ftgl import coupled_block, without_noise
 from gossamer.algorithms.blocks.pd_ocg import ConditionalGradient, projection_free_block

@@ -18,8 +18,6 @@ A sample is in one block and moves its sum by at most 2 G, whatever L is. So blo
 the noise by L.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -11,8 +11,6 @@ played:
                                                              x = x + s (v - x)
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -92,24 +90,11 @@ def pd_ocg(
 ) -> Algorithm:
     """Private decentralised online conditional gradient: `pd_ftgl` without projections.
 
-    Args:
-        problem: loss and decision set, which needs a linear oracle: it must be bounded.
-        topology: who hears whom; as for `pd_ftgl`.
-        horizon: the steps that are played at most, T.
-        budget: for the whole horizon; before gossip also one for each learner.
-        clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm, G.
-        noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta.
-        noise_at: "before-gossip" or "after-gossip", as for `pd_ftgl`.
-        gossip: "coupled" or "decoupled", as for `pd_ftgl`.
-        aggregation: "tree", "toeplitz", "blt" or "independent"; None takes the one with the smallest bound on regret.
-        strong_convexity: alpha of every sample's loss.
-        steps_per_exchange: L, steps and oracle calls a block; None takes that of Corollary 3.10, sqrt(T), or 3.11,
-            (T / ln T)^(2/3), for strongly convex losses.
-        gossip_steps: L', steps of gossip a block, at most L; None takes eq. (10), or L where that is less or nothing is
-            known.
-        regularization: multiplies h: the best one by `block_rule`, that of Corollary 3.10
-            (published), or alpha L (strongly convex, Corollary 3.11).
-        calibration: "tight" is the smallest noise that we can prove; "published" is as printed.
+    The options are those of `pd_ftgl`, but for these. The decision set must be bounded, since a linear oracle minimises
+    over it. `steps_per_exchange` is L, steps and oracle calls a block; None takes that of Corollary 3.10, sqrt(T), or
+    3.11, (T / ln T)^(2/3), for strongly convex losses. `gossip_steps` is L', steps of gossip a block, at most L; None
+    takes eq. (10), or L where that is less or nothing is known. `regularization` multiplies the h of Corollary 3.10
+    (published), or alpha L (strongly convex, Corollary 3.11), where `pd_ftgl` has 3.7 and 3.8.
 
     >>> from gossamer import problems, sets, topology
     >>> problem = problems.Logistic(4, feature_bound=1.0, domain=sets.L1Ball(3.0))

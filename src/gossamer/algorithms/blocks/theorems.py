@@ -4,8 +4,6 @@ Both are for losses that do not react to decisions, are G-Lipschitz and alpha-st
 blocks of L steps with the gossip of eqs. (7) and (10), and for every learner i.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -77,12 +75,7 @@ def theorem_3_6(setting: BlockSetting, block: int, h: float) -> float:
     >>> round(theorem_3_6(letter, 67, h) / corollary, 2)
     0.86
     """
-    _check(block, h)
-    z = np.arange(1, math.ceil(setting.horizon / block) + 1)
-    late = setting.weights(z[1:] - 2, block, h)
-    lag = 12 * setting.lag(block) / setting.weights(z, block, h)
-    total = lag.sum() + ((setting.noise + setting.disagreement) / late).sum()
-    return setting.learners * (h * setting.radius**2 + block * float(total))
+    return _bound(setting, block, h, behind=1, factor=12, inexact=0.0)
 
 
 def theorem_3_9(setting: BlockSetting, block: int, h: float) -> float:
@@ -94,15 +87,15 @@ def theorem_3_9(setting: BlockSetting, block: int, h: float) -> float:
     >>> round(theorem_3_9(letter, 387, h) / corollary, 2)
     0.87
     """
-    _check(block, h)
-    z = np.arange(1, math.ceil(setting.horizon / block) + 1)
-    late = setting.weights(z[2:] - 3, block, h)
-    lag = 24 * setting.lag(block) / setting.weights(z, block, h)
-    inexact = 12 * setting.gradient * setting.radius / math.sqrt(block)
-    total = lag.sum() + ((setting.noise + setting.disagreement) / late + inexact).sum()
-    return setting.learners * (h * setting.radius**2 + block * float(total))
+    return _bound(setting, block, h, behind=2, factor=24, inexact=12 * setting.gradient * setting.radius)
 
 
-def _check(block: int, h: float) -> None:
+def _bound(setting: BlockSetting, block: int, h: float, *, behind: int, factor: float, inexact: float) -> float:
+    """Decisions follow duals so many blocks behind; `inexact`, over sqrt(L), is what an oracle costs."""
     check_count("block", block)
     check_positive("h", h)
+    z = np.arange(1, math.ceil(setting.horizon / block) + 1)
+    lag = factor * setting.lag(block) / setting.weights(z, block, h)
+    late = setting.weights(z[behind:] - behind - 1, block, h)
+    total = lag.sum() + ((setting.noise + setting.disagreement) / late + inexact / math.sqrt(block)).sum()
+    return setting.learners * (h * setting.radius**2 + block * float(total))

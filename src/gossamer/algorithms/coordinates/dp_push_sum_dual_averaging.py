@@ -11,8 +11,6 @@ published    z_i(t+1) = clip( grad f_{t,i}(y_i(t)) ) + sum_j A_ij(t) h_j(t)
 A baseline of paper 002 for objectives that are a sum of the learners' own. One sample moves the dual of one learner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -11,8 +11,6 @@ published    x_i(t+1) = Proj_K( sum_j R_ij x~_j(t) - alpha_t clip( grad f_{t,i}(
 A baseline of paper 002 for objectives that are a sum of the learners' own, on fixed directed networks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -129,16 +127,9 @@ def dp_subgradient_rescaling(
 ) -> Algorithm:
     """Private gradient descent on a directed network, where gradients are rescaled by what gossip makes of them.
 
-    Args:
-        problem: loss and decision set.
-        topology: who hears whom: fixed and strongly connected, with row-stochastic weights (weights="uniform").
-        budget: for the whole horizon, or one for each learner.
-        clip: what each sample's gradient is clipped to; a number bounds its Euclidean norm.
-        horizon: the steps that are played at most; None: no end (tight only).
-        noise: "laplace" and "l2-laplace" are pure, "gaussian" needs a delta.
-        step: alpha_t, of a sum over all learners; by default that of `pd_ogd` divided by their number.
-        calibration: "tight": the gradient is noised once. "published": every message gets noise for a share of the
-            budget, and decisions are not protected.
+    The options are those of `dp_push_sum_dual_averaging`, but for two. `topology` is fixed and strongly connected, with
+    row-stochastic weights (weights="uniform"). `step` is that of a sum over all learners; by default that of `pd_ogd`
+    divided by their number.
 
     >>> from gossamer import problems, topology
     >>> network = topology.directed_ring(5, weights="uniform")

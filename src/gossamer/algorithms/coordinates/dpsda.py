@@ -9,8 +9,6 @@ that are functions of releases. So one release is what a unit costs, after one r
 the mean of B samples, one of them moves 1 / B of that.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -16,8 +16,6 @@ Pi(z, a) = argmin_{x in K} <z, x> + psi(x) / a, by default Proj_K(-a z)         
 W(0) = I and nothing is said in round 0, when there are no data: W(t) is the network's matrix of exchange t - 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gossamer.algorithms.authoring import Calibration, require_averaging

@@ -16,8 +16,6 @@ A(0) = I and nothing is said in round 0, when there are no data: w(1) = 1, and A
 t - 1. B-strong connectivity (section 2.1) asks nothing of A(0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gossamer.algorithms.authoring import Calibration
@@ -55,26 +53,8 @@ def dpsda_ps(
 ) -> Algorithm:
     """Private dual averaging of a common objective by push-sum, on directed networks.
 
-    Args:
-        problem: loss and decision set, as for `dpsda_c`.
-        topology: who hears whom, which may change at every round; column-stochastic weights (weights="push-sum").
-        coordinates: for each coordinate of the decision the node that controls it; by default consecutive coordinates,
-            as evenly as can be.
-        horizon: the rounds that are played at most; None: no end.
-        budget: for the whole horizon; None only without noise.
-        clip: what each node's part of a gradient is clipped to; a number bounds its Euclidean norm.
-        unit: what is protected, and clipped: one "sample" of a round's batch, or the whole "batch".
-        batch: samples in every batch.
-        reduction: the loss of a round is the "sum" over its batch (section 6.2 of the paper) or the "mean" (section
-            2.2), of which one sample moves 1 / batch as much.
-        noise: "laplace" (pure), "gaussian" (needs a delta), or "none" (no guarantee).
-        aggregation: "independent", or "tree" and "blt" ("blt" Gaussian only), whose noise adds up to less in the dual.
-        own: "exact" (the default): on its own coordinates a node uses the sum of what it released, which is public.
-            "gossip": what it heard (the paper's, and all there is as published).
-        step: alpha(t), by default 1 / sqrt(t); the decision of round t is made with alpha(t-1).
-        proximal: psi of the map (7) from duals to decisions: `Euclidean()`, `Entropy()` on a simplex, or one of yours.
-        gradient_noise: the standard deviation of errors with which gradients come.
-        calibration: "tight", or "published": the noise as printed, with epsilon / T for every round.
+    The options are those of `dpsda_c`, but for the weights of `topology`: they are column-stochastic
+    (weights="push-sum"), and links may change at every round.
 
     >>> from gossamer import problems, topology
     >>> options = {"budget": Budget(1.0), "clip": 1.0, "horizon": 500, "calibration": "published"}

@@ -1,23 +1,12 @@
 """Dual averaging with noised duals: what DPSDA (paper 002) and DPPS (Han et al.) share.
 
-A node adds `weight` times its gradient to a dual that gossip spreads, and decides from what it holds.
-
-tight        v_i(t) = weight * clip( grad f_t(y_i(t)) on the coordinates of i ) + noise_i(t)          released once
-             h_i(t+1) = v_i(t) + sum_j P_ij h_j(t),     w_i(t+1) = sum_j P_ij w_j(t)                  sent
-             y_i(t+1) = Pi( h_i(t+1) / w_i(t+1), alpha(t) )                                           played
-
-published    z_i(t+1) = weight * u_i(t) + sum_j P_ij h_j(t),     h_i(t+1) = z_i(t+1) + noise_i(t+1)   sent
-             y_i(t+1) = Pi( z_i(t+1) / w_i(t+1), alpha(t) )                                           played, not noised
-
-Pi(z, a) = argmin_{x in K} <z, x> + psi(x) / a, by default Proj_K(-a z). Masses w are 1 where weights are doubly
-stochastic.
+A node adds `weight` times its gradient to a dual that gossip spreads, and decides from what it holds. `dpsda_ps` has
+the equations of DPSDA, `dp_push_sum_dual_averaging` those of DPPS; masses w are 1 where weights are doubly stochastic.
 
 Round t of the paper is exchange t here, but for what round 0 says: A(0) = I, and no noise before there are data. The
 paper's A(t) is the matrix of exchange t - 1. A message then holds the gradient of its own exchange, and decisions wait
 for nobody.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass

@@ -1,7 +1,5 @@
 """What directed networks must be like, and how little mass or weight they leave to a node."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gossamer.checks import check_count
@@ -34,7 +32,6 @@ def require_push_sum(topology: Topology) -> None:
     >>> from gossamer import topology
     >>> require_push_sum(topology.star(5, weights="uniform"))
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: topology: got 'star(5, uniform)'; allowed: column-stochastic weights. Use ...
     """
     if not isinstance(topology, Topology):
@@ -49,7 +46,6 @@ def require_connected(topology: Topology) -> None:
     >>> from gossamer import topology
     >>> require_connected(topology.isolated(2))
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: topology: got 'learner 0 cannot hear the others'; allowed: a network ...
     """
     if topology.fixed and not topology.is_strongly_connected():
@@ -63,7 +59,6 @@ def require_rescaling(topology: Topology) -> None:
     >>> from gossamer import topology
     >>> require_rescaling(topology.star(5, weights="push-sum"))
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: topology: got 'star(5, push-sum)'; allowed: fixed, with row-stochastic weights
     and a positive weight of one's own. Use weights='uniform'.
     """

@@ -1,7 +1,5 @@
 """Noise as the papers of two baselines print it: a share of the budget for every message, and raw decisions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -8,8 +8,6 @@ A guarantee with calibration="tight" rests on no property of psi: the noise is o
 function of noised ones. What messages cost as published rests on (10).
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -108,7 +106,6 @@ def check_proximal(proximal: Proximal, domain: DecisionSet) -> None:
 
     >>> check_proximal("entropy", Simplex())
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: proximal: got 'entropy'; allowed: a Proximal. Try Euclidean() or Entropy(), ...
     """
     if not isinstance(proximal, Proximal):

@@ -11,8 +11,6 @@ All are for the noise as published, with epsilon for every round. Constants that
     psi          C, the largest value of the proximal function: `Proximal.largest`
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -66,11 +64,7 @@ def theorem_1(
 def lemma_3(*, nodes: int, epsilon: float, bound: float, least_weight: float) -> float:
     """Lemma 3, (18): the sum over nodes of E|z_i(t) - z_(t)|^2 of DPSDA-C, at every t.
 
-    Args:
-        nodes: n.
-        epsilon: of one round.
-        bound: L^.
-        least_weight: phi, the smallest positive weight; theta = 1 - phi / (4 n^2).
+    `least_weight` is phi, the smallest positive weight; theta = 1 - phi / (4 n^2).
 
     >>> round(lemma_3(nodes=2, epsilon=math.inf, bound=1.0, least_weight=0.5))
     52422
@@ -83,12 +77,8 @@ def lemma_3(*, nodes: int, epsilon: float, bound: float, least_weight: float) ->
 def lemma_6(*, nodes: int, epsilon: float, bound: float, window: int, least_mass: float) -> float:
     """Lemma 6: the sum over nodes of E|z_i(t) / w_i(t) - z_(t)|^2 of DPSDA-PS, at every t.
 
-    Args:
-        nodes: n.
-        epsilon: of one round.
-        bound: L^.
-        window: B: any B rounds together are strongly connected; lambda = (1 - n^(-n B))^(1/B).
-        least_mass: gamma, from `smallest_mass`.
+    `window` is B: any B rounds together are strongly connected; lambda = (1 - n^(-n B))^(1/B). `least_mass` is gamma,
+    from `smallest_mass`.
 
     >>> round(lemma_6(nodes=2, epsilon=math.inf, bound=1.0, window=1, least_mass=1.0))
     3641

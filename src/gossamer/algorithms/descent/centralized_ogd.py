@@ -3,8 +3,6 @@
 x(t+1) = Proj_K( x(t) - eta_t (1/n) sum_i grad f_{t,i}(x(t)) )
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

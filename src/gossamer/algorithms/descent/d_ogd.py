@@ -3,8 +3,6 @@
 x_i(t+1) = Proj_K( sum_j P_ij x_j(t) - eta_t grad f_{t,i}(x_i(t)) )
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

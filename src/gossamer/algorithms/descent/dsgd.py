@@ -5,8 +5,6 @@
 A baseline of paper 003, with the noise of that paper: Laplace, growing like (t+1)^varsigma. It plays x_i(t), raw.
 """
 
-from __future__ import annotations
-
 import math
 
 from gossamer.algorithms.authoring import Growth

@@ -1,7 +1,5 @@
 """Every learner alone: online gradient descent on its own stream, without a word to anybody."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gossamer.algorithms.descent.d_ogd import d_ogd

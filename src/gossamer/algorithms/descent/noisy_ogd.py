@@ -5,8 +5,6 @@
 The decision is the projection of the noised x~_i, so that nothing un-noised is ever played or sent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -11,8 +11,6 @@ is post-processing: the loss is the same after one step and after a billion. In 
 taken at points that were never released, so every later message may move, and each gets a share epsilon / T.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,9 +28,9 @@ from gossamer.algorithms.authoring import (
     require_averaging,
     step_rate,
 )
-from gossamer.checks import check_choice, check_count
+from gossamer.checks import check_choice
 from gossamer.core import Algorithm, Learner, Now, Rate
-from gossamer.mechanisms import AdditiveLaw, Calibrated, Independent
+from gossamer.mechanisms import AdditiveLaw, Independent
 from gossamer.privacy import Budget, Clip, NoiseSpec, Sensitivity, Unit, budgets_of
 from gossamer.problems import Block, Problem
 from gossamer.spec import kind
@@ -108,24 +106,6 @@ class PublishedOGD(GradientDescent):
         return unit * noised, state._replace(x=x, private=private)
 
 
-def _tight(
-    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
-) -> Calibrated[Independent]:
-    """One release of a clipped gradient: 2 G sqrt(d) / epsilon, 2 G / epsilon or 2 G / mu_star(epsilon, delta)."""
-    mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
-    return mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)
-
-
-def _published(
-    problem: Problem, clip: Clip, budgets: tuple[Budget, ...], horizon: int | None, noise: AdditiveLaw
-) -> Calibrated[Independent]:
-    """As printed: Lap(2 G sqrt(d) / (epsilon / T)), times the step."""
-    rounds = published_horizon(problem, horizon, noise)
-    mechanism = Independent((problem.dim,), horizon=rounds, law=noise, name="gradient", touches=rounds)
-    printed = Sensitivity(l1=2 * clip.norm * math.sqrt(problem.dim), l2=2 * clip.norm)
-    return mechanism.calibrate(printed, budgets)
-
-
 @kind("algorithm", "pd_ogd")
 def pd_ogd(
     problem: Problem,
@@ -168,15 +148,16 @@ def pd_ogd(
     clip = Clip.of(clip)
     check_choice("noise", noise, AdditiveLaw)
     check_choice("calibration", calibration, Calibration)
-    if horizon is not None:
-        check_count("horizon", horizon)
-    if calibration == "tight":
-        release = _tight(problem, clip, budgets, horizon, noise)
+    if calibration == "tight":  # 2 G sqrt(d) / epsilon, 2 G / epsilon or 2 G / mu_star(epsilon, delta)
+        mechanism = Independent((problem.dim,), horizon=horizon, law=noise, name="gradient")
+        release = mechanism.calibrate(clip.sensitivity(Unit.SAMPLE, problem.dim), budgets)
         learner: GradientDescent = TightOGD(problem, clip, release.mechanism)
         rate = noisy_step_rate(problem, step, clip, release)
         promise = noised_once(release, clip, proof=_PROOF)
-    else:
-        release = _published(problem, clip, budgets, horizon, noise)
+    else:  # Lap(2 G sqrt(d) / (epsilon / T)), times the step
+        rounds = published_horizon(problem, horizon, noise)
+        mechanism = Independent((problem.dim,), horizon=rounds, law=noise, name="gradient", touches=rounds)
+        release = mechanism.calibrate(Sensitivity(l1=2 * clip.norm * math.sqrt(problem.dim), l2=2 * clip.norm), budgets)
         learner = PublishedOGD(problem, clip, release.mechanism)
         rate, promise = step_rate(problem, step, clip), raw_decisions(release, clip, proof=_PROOF)
     return Algorithm(

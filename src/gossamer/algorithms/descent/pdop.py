@@ -6,8 +6,6 @@ A baseline of paper 003. Steps fall faster than noise, so the budget is finite; 
 stops learning. It plays x_i(t), raw.
 """
 
-from __future__ import annotations
-
 import math
 
 from gossamer.algorithms.authoring import Geometric

@@ -25,13 +25,11 @@ Laplace noise of scale rho_0 (t+1)^s costs sqrt(d) sum_t Phi_t / rho_t; Gaussian
 each with the rounding of what is released in Phi_t.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,7 +215,7 @@ class Fading:
             f"got u = {u:g}, v = {v:g}, growth {growth:g}, L = {self.smoothness:g}"
         )
 
-    def published(self) -> Fading:
+    def published(self) -> Self:
         """The recursion (19) behind Theorem 5(i): every one of the t + 1 gradients is counted as if it differed."""
         return replace(self, convex=False, strong_convexity=0.0, full=True, rounding=Rounding())
 
@@ -282,7 +280,7 @@ class Trace(Cumulative):
     @classmethod
     def of_views(
         cls, fading: Fading, growth: float, size: int, order: Literal[1, 2], count: int | None, spacing: float = 0.0
-    ) -> Trace:
+    ) -> Self:
         """Of the first `count` views; None: of all.
 
         >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
@@ -300,7 +298,7 @@ class Trace(Cumulative):
         l2 = math.sqrt(slack * moved) + spacing * math.sqrt(views) if order == 2 else math.inf
         return cls(l1, l2, fading, growth, size, spacing)
 
-    def until(self, order: Literal[1, 2], count: int | None) -> Trace:
+    def until(self, order: Literal[1, 2], count: int | None) -> Self:
         """Of the first `count` views only.
 
         >>> mushrooms = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.6, change=2.0, smoothness=0.25)
@@ -308,9 +306,9 @@ class Trace(Cumulative):
         >>> [round(trace.until(1, t).l1, 1) for t in (1, 2000, None)]
         [19.6, 241.8, 270.0]
         """
-        return Trace.of_views(self.fading, self.growth, self.size, order, count, self.spacing)
+        return self.of_views(self.fading, self.growth, self.size, order, count, self.spacing)
 
-    def rounded(self, spacing: float) -> Trace:
+    def rounded(self, spacing: float) -> Self:
         """Of views on a lattice, once `until` says how many."""
         return replace(self, spacing=spacing)
 
@@ -354,11 +352,7 @@ def noise_for(
 
 
 def each_of(field: str, given: float | Sequence[float], learners: int) -> tuple[float, ...]:
-    """One number for each learner.
-
-    >>> each_of("sigma", 1.0, 2)
-    (1.0, 1.0)
-    """
+    """One number for each learner."""
     values = tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * learners
     if len(values) != learners:
         raise ConfigurationError(field, given, f"one number, or one for each of {learners} learners")

@@ -245,7 +245,6 @@ def buffer_of(problem: Problem, kept: Kept, clip: float | Clip | None, size: int
     >>> from gossamer.problems import Logistic
     >>> buffer_of(Logistic(3), "exact", 1.0, None, 32)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: buffer: got None; allowed: a number of samples with history='exact'. All ...
     """
     bounded = Clip.of(clip)

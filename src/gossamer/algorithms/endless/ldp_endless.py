@@ -11,8 +11,6 @@ played is an average of y_i, or y_i; never theta_i. A sample moves theta_i by le
 cost is a sum that converges: `fading` has the proof, and `hidden` what float32 adds to it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple

@@ -118,7 +118,6 @@ def sums_of(problem: Problem, kept: Kept, clip: float | Clip | None, label_bound
 
     >>> sums_of(LeastSquares(3), "statistics", 1.0, 2.0)
     Traceback (most recent call last):
-        ...
     gossamer.errors.ConfigurationError: clip: got 1.0; allowed: None with history='statistics'. Sums do not know ...
     """
     if clip is not None:

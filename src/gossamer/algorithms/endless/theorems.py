@@ -4,11 +4,10 @@ delta_2 and delta_m are the second largest and the smallest eigenvalue of W = P 
 sample's gradient, D the gradient of a learner's mean loss. Both are at most the clip.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -81,7 +80,7 @@ class Theorems:
     others: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, topology: Topology, *, growths: Sequence[float], **constants: object) -> Theorems:
+    def of(cls, topology: Topology, *, growths: Sequence[float], **constants: object) -> Self:
         """With the eigenvalues of a fixed network."""
         values = np.sort(np.linalg.eigvalsh(topology.matrix())) - 1
         second = min(0.0, float(np.round(values[-2], 12))) if len(values) > 1 else -1.0
@@ -96,7 +95,7 @@ class Theorems:
         fading: Fading,
         growths: Sequence[float],
         noise: str,
-    ) -> Theorems:
+    ) -> Self:
         """For a run of `ldp_endless` on a network, of which `network` is what there is while no link fails."""
         lacking = {
             "links fail": topology is not network,

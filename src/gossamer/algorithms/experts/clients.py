@@ -5,8 +5,6 @@ for every expert. Losses are multiples of 2^-bits, so that sums over all clients
 sample moves them by 1 at most, not by 1 and a rounding.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -89,11 +87,7 @@ class MixingClient(Client):
 
 
 def experts_of(problem: int | Experts) -> Experts:
-    """The problem that a user gave; a number stands for so many experts.
-
-    >>> experts_of(3).dim
-    3
-    """
+    """The problem that a user gave; a number stands for so many experts."""
     if isinstance(problem, Experts) and not problem.summed:
         return problem
     if isinstance(problem, bool) or not isinstance(problem, Integral) or problem < 2:
@@ -102,11 +96,7 @@ def experts_of(problem: int | Experts) -> Experts:
 
 
 def clients_of(learners: int | Federation) -> Federation:
-    """The network that a user gave, if everybody takes part in every round.
-
-    >>> clients_of(3).learners
-    3
-    """
+    """The network that a user gave, if everybody takes part in every round."""
     network = Federation.of(learners)
     if network.participation < 1:
         hint = "absent clients would count as clients without losses"

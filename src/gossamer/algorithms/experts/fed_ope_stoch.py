@@ -18,8 +18,6 @@ know. So one sample moves a coordinate of the mean over c samples by D_s = 2 r /
 assumption of the privacy proof: where losses are less smooth than was said, differences are clamped.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Mapping

@@ -20,8 +20,6 @@ Local, where nobody trusts the server, there is no sparse vector, which needs th
 One sample moves each of d sums by 1: d in the l1 norm, sqrt(d) in the Euclidean one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

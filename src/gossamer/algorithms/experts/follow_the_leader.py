@@ -3,8 +3,6 @@
 S(x) = all clients' losses of expert x so far,   x_{t+1} = argmin_x S(x), the lowest number where there are several
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import jax

@@ -3,8 +3,6 @@
 w_t(x) ~ exp( -eta S(x) / m ),   S(x) = all clients' losses of expert x so far,   eta = sqrt(8 ln(d) / (T N))
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -15,8 +15,6 @@ Without a limit of draws the expert of phase t is distributed as Hedge's weights
 Both compose, adaptively, since a draw and a decision to keep only depend on the data and on what was broadcast before.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ server:                 S_t = PrivateSum( sum_i g_i ) over exchanges 1..t       
                         x_{t+1} = argmin_{x in K} <S_t / n + tau l2 (x_1 + .. + x_t), x> + |x|^2 / (2 eta_t)
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

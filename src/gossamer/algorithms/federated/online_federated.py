@@ -15,8 +15,6 @@ it costs there, V_i = 2 B_g max|c| / mu*(epsilon, delta) in the tight calibratio
 noise. One sample moves that sum by what `round_sum` proves for the losses at hand.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

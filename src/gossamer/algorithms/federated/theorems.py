@@ -11,12 +11,10 @@ No losses have IV.4 and bounded gradients (IV.2) everywhere: together they keep 
 bounds are about runs that stay where both hold, and whoever asks for a bound vouches for that.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from gossamer.checks import check_choice, check_positive
 from gossamer.core import Federation, Rate
@@ -136,7 +134,7 @@ class FederatedRegret:
         scales: Sequence[float],
         row: float,
         correlated: bool = True,
-    ) -> FederatedRegret:
+    ) -> Self:
         """From V_i of every learner, or one for all of them."""
         squares = [scale**2 for scale in scales]
         mean, most = dim * sum(squares) / len(squares) / learners, dim * max(squares)

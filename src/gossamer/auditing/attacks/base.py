@@ -1,7 +1,5 @@
 """What an attack is: two neighbours, what to look for, and the exact loss of that pair where it is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -112,10 +110,6 @@ class Attack:
             "probe": it breaks a guarantee that leaves something out, such as roundings, and finds nothing in others.
         make: builds the case.
         runs: on each input, enough to measure at least 0.8 of a sharp claim; None: one run with canaries.
-
-    >>> from gossamer.auditing import ATTACKS
-    >>> ATTACKS["pd_ogd"][-1].name, ATTACKS["pd_ogd"][-1].kind
-    ('pixel of 3e38', 'probe')
     """
 
     name: str

@@ -9,19 +9,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gossamer import problems
 from gossamer.algorithms import dp_ftrl
 from gossamer.auditing.attacks.base import Attack, Case, samples
 from gossamer.auditing.attacks.pd_ftgl import strategy
 from gossamer.auditing.attacks.pd_ogd import BUDGETS, CLIP
-from gossamer.auditing.views import View, log_ratio
+from gossamer.auditing.views import Floats, View, log_ratio
 from gossamer.core import Federation
 from gossamer.mechanisms import AdditiveLaw, Aggregation
 from gossamer.privacy import Gaussian
 
-Floats = NDArray[np.float64]
 ROUNDS = 8
 
 

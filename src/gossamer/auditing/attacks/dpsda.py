@@ -44,11 +44,7 @@ NETWORKS: dict[Make, Topology] = {
 
 @dataclass(frozen=True)
 class Rule(ABC):
-    """How the messages of an algorithm are made: said = heard + rate * added, where noise is added to what is added.
-
-    Attributes:
-        algorithm: whose.
-    """
+    """How the messages of an algorithm are made: said = heard + rate * added, where noise is added to what is added."""
 
     algorithm: Algorithm
 
@@ -284,11 +280,7 @@ def _steep(make: Make, steps: int, **options: Any) -> tuple[Algorithm, Pair]:
 
 
 def released_decisions(make: Make) -> Case:
-    """Tight: later gradients depend on decisions as much as they can, and that shows nothing new.
-
-    >>> round(released_decisions(dpsda_c).supremum, 3)
-    1.0
-    """
+    """Tight: later gradients depend on decisions as much as they can, and that shows nothing new."""
     algorithm, pair = _steep(make, 2, budget=BUDGETS["gaussian"], noise="gaussian")
     rule = DualRule(algorithm)
     supremum = exact_loss(rule, *_one_changed(1))  # the second round adds nothing
@@ -311,11 +303,7 @@ def re_leak(make: Make) -> Case:
 
 
 def raw_decision(make: Make) -> Case:
-    """Published, one decision and the messages before it: what it has more than they is the raw gradient.
-
-    >>> raw_decision(dpsda_ps).supremum
-    inf
-    """
+    """Published, one decision and the messages before it: what it has more than they is the raw gradient."""
     network, changed = NETWORKS[make], 1
     algorithm = make(problems.Linear(NODES), network, clip=CLIP, budget=Budget(1.0), horizon=3, calibration="published")
     rule = DualRule(algorithm)
@@ -355,11 +343,7 @@ def flipped_label(make: Make) -> Case:
 
 
 def repeated_value() -> ReleaseCase:
-    """The mechanism of the published form: a value that moves, and a second that moves by half as much.
-
-    >>> round(repeated_value().supremum, 3)
-    1.0
-    """
+    """The mechanism of the published form: a value that moves, and a second that moves by half as much."""
     release = Releaked((1,), horizon=4, reach=1.5).calibrate(Sensitivity(l1=2.0, l2=2.0), Budget(1.0))
     scale, values = release.scales["noise"][0].value, np.array([[1.0], [0.5]])
 
@@ -374,11 +358,7 @@ _ALL_SIGNS = 300_000  # with Laplace noise all seven nodes must show their signs
 
 
 def attacks(make: Make) -> tuple[Attack, ...]:
-    """The attacks on one of the two.
-
-    >>> [attack.kind for attack in attacks(dpsda_c)].count("flaw")
-    3
-    """
+    """The attacks on one of the two."""
     batch, everyone = partial(one_batch, make), "the noise of all nodes"
     return (
         attack("one batch", everyone, "sharp", batch, "laplace", runs=_ALL_SIGNS),

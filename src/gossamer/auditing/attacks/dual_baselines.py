@@ -92,11 +92,7 @@ def _steep(make: Make, **options: Any) -> tuple[Algorithm, Pair]:
 
 
 def released_decisions(make: Make) -> Case:
-    """Tight: a later gradient depends on a decision as much as it can, and that shows nothing new.
-
-    >>> [round(released_decisions(make).supremum, 3) for make in RULES]
-    [1.0, 1.0]
-    """
+    """Tight: a later gradient depends on a decision as much as it can, and that shows nothing new."""
     algorithm, pair = _steep(make, budget=Budget(1.0))
     rule = RULES[make](algorithm)
     supremum = exact_loss(rule, *_one_changed(1, 0, changed=0))  # the second step adds nothing
@@ -104,11 +100,7 @@ def released_decisions(make: Make) -> Case:
 
 
 def re_leak(make: Make) -> Case:
-    """Published: a sample moves its message, and through a decision that is never released, the next.
-
-    >>> [round(re_leak(make).supremum, 3) for make in RULES]
-    [1.0, 1.0]
-    """
+    """Published: a sample moves its message, and through a decision that is never released, the next."""
     algorithm, pair = _steep(make, budget=Budget(1.0), horizon=2, calibration="published")
     (scales,) = algorithm.scales.values()
     supremum = 2 * 2 / scales[0].value
@@ -116,21 +108,13 @@ def re_leak(make: Make) -> Case:
 
 
 def raw_decision(make: Make) -> Case:
-    """Published, seen by peers: the decision that follows the sample is played without noise.
-
-    >>> [raw_decision(make).supremum for make in RULES]
-    [inf, inf]
-    """
+    """Published, seen by peers: the decision that follows the sample is played without noise."""
     algorithm, pair = _steep(make, budget=Budget(1.0), horizon=2, calibration="published")
     return Case(algorithm, *pair, played, observer="peers", supremum=np.inf)
 
 
 def attacks(make: Make) -> tuple[Attack, ...]:
-    """The attacks on one of the two.
-
-    >>> [attack.kind for attack in attacks(dp_subgradient_rescaling)].count("sharp")
-    7
-    """
+    """The attacks on one of the two."""
     own = (*OWN, OWN[0])
     return (
         *(attack("one gradient", "the noise of a gradient", "sharp", one_gradient, make, law) for law in BUDGETS),

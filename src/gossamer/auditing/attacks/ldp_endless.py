@@ -155,11 +155,7 @@ def _attacked(algorithm: Algorithm, pair: Pair, learner: int = 0) -> Case:
 def first_sample(
     law: Noise, *, horizon: int, steps: int | None = None, learner: int = 0, budget: Any = None, **options: Any
 ) -> Case:
-    """Two learners, linear losses: the first gradient of one of them is 1 or -1.
-
-    >>> round(first_sample("laplace", horizon=3, delay=1).supremum, 3)
-    1.0
-    """
+    """Two learners, linear losses: the first gradient of one of them is 1 or -1."""
     length, given = steps or horizon, BUDGETS[law] if budget is None else budget
     settings: dict[str, Any] = {"clip": CLIP, "horizon": horizon, "buffer": length, "noise": law} | options
     algorithm = ldp_endless(problems.Linear(1, domain=sets.L2Ball(10.0)), PAIR, budget=given, **settings)
@@ -283,11 +279,7 @@ def raw_parameters() -> Case:
 
 
 def three_views(law: Noise) -> ReleaseCase:
-    """The mechanism alone: three views of a state that one unit moves, each in units of the growth of its noise.
-
-    >>> round(three_views("laplace").supremum, 3)
-    1.0
-    """
+    """The mechanism alone: three views of a state that one unit moves, each in units of the growth of its noise."""
     fading = Fading(Rate(1.0, 0.77), Rate(1.0, 0.65), weight=0.5, change=2.0, smoothness=0.0)
     mechanism = Views((1,), horizon=3, law=law, touches=3)
     release = mechanism.calibrate(Trace.of_views(fading, 0.1, 1, mechanism.order, 3), BUDGETS[law])
@@ -326,11 +318,7 @@ def _descent(make: Make) -> tuple[Algorithm, Pair]:
 
 
 def re_leak(make: Make) -> Case:
-    """A sample moves the decision and its message, and through the next gradient the next message.
-
-    >>> [round(re_leak(make).supremum, 3) for make in (_dsgd, _pdop)]
-    [1.0, 1.0]
-    """
+    """A sample moves the decision and its message, and through the next gradient the next message."""
     algorithm, pair = _descent(make)
     exchanges = np.array([1, 2])
     steps, units = (algorithm.public[name](exchanges) for name in ("step", "unit"))
@@ -350,11 +338,7 @@ def re_leak(make: Make) -> Case:
 
 
 def raw_decision(make: Make) -> Case:
-    """Seen by peers: the decision that follows the sample is played without noise.
-
-    >>> raw_decision(_pdop).supremum
-    inf
-    """
+    """Seen by peers: the decision that follows the sample is played without noise."""
     algorithm, pair = _descent(make)
     return Case(algorithm, *pair, played, observer="peers", supremum=math.inf)
 

@@ -12,8 +12,6 @@ The best linear estimate of all coins together is (K + 1)^-1 y. Divided by the d
 log-likelihood ratio where canaries do not disturb each other, and nearly so where they do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple, cast
@@ -151,12 +149,12 @@ def _residuals(
         which = slice(*np.searchsorted(canaries.steps, span))
         steps, learners = canaries.steps[which] - part.step, canaries.learners[which]
         exchanges = steps // part.block
-        known = _sums(problem, clip, points, Block(*(_by_exchange(leaf, part.block) for leaf in ours)))
+        blocks = Block(*(_by_exchange(leaf, part.block) for leaf in ours))
         there = points[exchanges, learners]
         one, other = (
             _gradients(problem, clip, there, *(leaf[steps, learners] for leaf in each)) for each in (ours, theirs)
         )
-        rows = new - known
+        rows = new - np.asarray(_sums(problem, clip, points, blocks))
         np.add.at(rows, (exchanges, learners), (one - other) / 2)
         yield Residual(part.exchange, rows, which, exchanges, learners, one - other)
 
@@ -166,12 +164,8 @@ def _by_exchange(leaf: NDArray[np.generic], block: int) -> NDArray[np.generic]:
     return leaf.reshape(-1, block, *leaf.shape[1:]).swapaxes(1, 2)
 
 
-def _sums(problem: Problem, clip: Clip | None, points: Singles, block: Block) -> Singles:
-    return np.asarray(_all_sums(problem, clip, points, block))
-
-
 @partial(jax.jit, static_argnums=(0, 1))
-def _all_sums(problem: Problem, clip: Clip | None, points: jax.Array, block: Block) -> jax.Array:
+def _sums(problem: Problem, clip: Clip | None, points: jax.Array, block: Block) -> jax.Array:
     """The clipped sum of every exchange and learner."""
     total = partial(problem.clipped_data_gradient_sum, clip=clip)
     sums: jax.Array = jax.vmap(jax.vmap(total))(points, block)
@@ -184,7 +178,8 @@ def _gradients(problem: Problem, clip: Clip | None, points: Singles, x: Singles,
     size = 1 << max(0, count - 1).bit_length()
     filled = (np.concatenate([leaf, np.zeros((size - count, *leaf.shape[1:]), leaf.dtype)]) for leaf in (points, x, y))
     at, features, labels = (each[None] for each in filled)
-    return _sums(problem, clip, at, Block(features[:, :, None], labels[:, :, None]))[0, :count]
+    sums = _sums(problem, clip, at, Block(features[:, :, None], labels[:, :, None]))
+    return np.asarray(sums)[0, :count]
 
 
 def _scales(algorithm: Algorithm) -> Floats:

@@ -54,11 +54,7 @@ def _total(ratios: Floats) -> Floats:
 
 
 def one_value(law: AdditiveLaw) -> ReleaseCase:
-    """One number, +1 or -1.
-
-    >>> round(one_value("gaussian").supremum, 3)
-    1.0
-    """
+    """One number, +1 or -1."""
     release = Independent((1,), law=law).calibrate(MOVE, _budget(law))
 
     def score(shown: NDArray[Any]) -> Floats:
@@ -68,11 +64,7 @@ def one_value(law: AdditiveLaw) -> ReleaseCase:
 
 
 def first_leaf(law: AdditiveLaw) -> ReleaseCase:
-    """Leaf 1 enters a node of every level: those that end at the leaves 1, 2, 4, ..., where the prefix is one node.
-
-    >>> round(first_leaf("laplace").supremum, 3)
-    1.0
-    """
+    """Leaf 1 enters a node of every level: those that end at the leaves 1, 2, 4, ..., where the prefix is one node."""
     release = TreeSum((1,), horizon=LEAVES, law=law).calibrate(MOVE, _budget(law))
     ends = 2 ** np.arange(release.mechanism.height) - 1
 
@@ -83,11 +75,7 @@ def first_leaf(law: AdditiveLaw) -> ReleaseCase:
 
 
 def second_segment() -> ReleaseCase:
-    """Endless: leaf 2 opens a segment of two, and enters its first node and its root, each with twice the noise.
-
-    >>> round(second_segment().supremum, 3)
-    1.0
-    """
+    """Endless: leaf 2 opens a segment of two, and enters its first node and its root, each with twice the noise."""
     release = TreeSum((1,), law="laplace").calibrate(MOVE, PURE)
 
     def score(shown: NDArray[Any]) -> Floats:
@@ -98,11 +86,7 @@ def second_segment() -> ReleaseCase:
 
 
 def first_row(make: Callable[[], Factorized], rows: int = 8) -> ReleaseCase:
-    """Value 1 moves every row of C x by its column of C: with C (A^-1 prefixes) = C x + z the draws are z again.
-
-    >>> round(first_row(partial(Factorized.toeplitz, (1,), 8)).supremum, 3)
-    1.0
-    """
+    """Value 1 moves every row of C x by its column of C: with C (A^-1 prefixes) = C x + z the draws are z again."""
     release = make().calibrate(MOVE, APPROXIMATE)
     matrix = dense(release.mechanism.factor, rows)
 
@@ -188,11 +172,7 @@ _CHANCES: Mapping[type[Selection], tuple[int, float, Callable[[float], float]]] 
 
 
 def shared_scores() -> ReleaseCase:
-    """Two candidates with equal scores, of which one falls back by 2 D: permute-and-flip loses all of it.
-
-    >>> round(shared_scores().supremum, 3)
-    1.0
-    """
+    """Two candidates with equal scores, of which one falls back by 2 D: permute-and-flip loses all of it."""
     release = SharedFlip(2, touches=1).calibrate(ONE_SCORE, PURE)
     return ReleaseCase(release, [[0.0, 0.0]], [[-1.0, 1.0]], _won, supremum=2 / _scale(release))
 
@@ -210,11 +190,7 @@ def spread_scores() -> ReleaseCase:
 
 
 def not_kept() -> ReleaseCase:
-    """No loss, or 1: the event is that a choice does not survive it.
-
-    >>> round(not_kept().supremum, 3)
-    1.0
-    """
+    """No loss, or 1: the event is that a choice does not survive it."""
     release = Keeping((), restless=0.2).calibrate(ONE_SCORE, PURE)
     scale = _scale(release)
     offset = -scale * math.log1p(-0.2)
@@ -260,10 +236,7 @@ def many_below(shift: Shift) -> ReleaseCase:
 def first_above(queries: Floats, threshold: float, query: float) -> Floats:
     """The chance of each query to be the first above a threshold of 0, and last the chance that none is.
 
-    Args:
-        queries: one after the other.
-        threshold: the scale of the threshold's noise; 0 for none.
-        query: the scale of each query's noise.
+    `threshold` and `query` are the scales of their noise; a threshold may have none, 0.
 
     >>> first_above(np.zeros(2), 0.0, 1.0).round(3)
     array([0.5 , 0.25, 0.25])

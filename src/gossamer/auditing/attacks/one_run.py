@@ -60,14 +60,7 @@ def faint_images() -> Case:
 
 
 def two_labels(stream: Stream, *, steps: int, classes: int, canaries: int, seed: int) -> Pair:
-    """The first steps of a stream, twice: at random places samples are faint, with one label or another.
-
-    Args:
-        stream: of images and classes, with samples of its own for every learner.
-        steps: how many.
-        classes: as many as the problem has.
-        canaries: how many samples are made canaries.
-        seed: of places and labels.
+    """The first steps of a stream, twice: at so many random places samples are faint, with one label or another.
 
     >>> stream = samples(np.ones((5, 4, 2)), np.ones((5, 4), int))
     >>> one, other = (each.read(0, 5) for each in two_labels(stream, steps=5, classes=3, canaries=8, seed=0))

@@ -22,7 +22,7 @@ from gossamer.net.wire.addresses import parts_of
 Arrivals = Literal["public", "hidden"]
 """Whether everybody may know when samples come, or nobody outside the site."""
 
-_KEYS = ("network", "algorithm", "pace", "members", "schema", "arrivals", "exchanges", "coordinator")
+_KEYS = ("network", "algorithm", "pace", "members", "schema", "arrivals", "exchanges", "follows", "coordinator")
 
 
 class Member(NamedTuple):
@@ -45,6 +45,7 @@ class Agreement:
         arrivals: whether it is public when samples come.
         exchanges: after how many learning ends; None: with the guarantee.
         coordinator: public key of who signs, hexadecimal digits.
+        follows: digests of the agreements before this one, the oldest first; empty for a new network.
         signature: of all the rest, likewise.
     """
 
@@ -56,6 +57,7 @@ class Agreement:
     arrivals: Arrivals
     exchanges: int | None
     coordinator: str
+    follows: tuple[str, ...] = ()
     signature: str = ""
 
     @classmethod
@@ -69,8 +71,9 @@ class Agreement:
         schema: Schema | None = None,
         arrivals: Arrivals = "hidden",
         exchanges: int | None = None,
+        after: Agreement | None = None,
     ) -> Agreement:
-        """A fresh agreement over an algorithm, between members with their addresses.
+        """A fresh agreement over an algorithm, between members with their addresses; or the one that follows another.
 
         >>> from gossamer import algorithms, problems, topology
         >>> algorithm = algorithms.d_ogd(problems.Linear(2), topology.ring(3), step=0.1)
@@ -98,7 +101,10 @@ class Agreement:
         known = tuple(Member(*one) for one in members.items())
         public = signer.public_key().public_bytes_raw().hex()
         network = secrets.token_hex(16)
-        made = cls(network, algorithm.spec(), pace, known, schema, arrivals, exchanges, public)
+        if after is not None and after.coordinator != public:
+            raise ConfigurationError("coordinator.key", "another key", "the one that signed the agreement before")
+        follows = () if after is None else (*after.follows, after.digest)
+        made = cls(network, algorithm.spec(), pace, known, schema, arrivals, exchanges, public, follows)
         return made.signed(signer)
 
     @classmethod
@@ -128,6 +134,7 @@ class Agreement:
             document["arrivals"],
             document["exchanges"],
             document["coordinator"],
+            tuple(document["follows"]),
             document["signature"],
         )
 
@@ -146,6 +153,7 @@ class Agreement:
             "schema": None if self.schema is None else self.schema.table(),
             "arrivals": self.arrivals,
             "exchanges": self.exchanges,
+            "follows": list(self.follows),
             "coordinator": self.coordinator,
             "signature": self.signature,
         }
@@ -159,6 +167,11 @@ class Agreement:
         """Tells agreements apart."""
         return digest_of(self.document())
 
+    @property
+    def names(self) -> list[str]:
+        """Of all members, by number."""
+        return [one.name for one in self.members]
+
     def algorithm(self) -> Algorithm:
         """The algorithm that all nodes agreed on; refused where it can not be made of what the agreement says."""
         try:
@@ -168,7 +181,6 @@ class Agreement:
 
     def number(self, name: str) -> int:
         """The learner's number of a member."""
-        names = [one.name for one in self.members]
-        if name not in names:
-            raise ConfigurationError("member", name, f"a member of the agreement: {', '.join(names)}")
-        return names.index(name)
+        if name not in self.names:
+            raise ConfigurationError("member", name, f"a member of the agreement: {', '.join(self.names)}")
+        return self.names.index(name)

@@ -35,7 +35,7 @@ class Request:
     """The public keys of one member, signed with its private one.
 
     Attributes:
-        agreement: digest of the agreement that the member has seen.
+        agreement: digest of the agreement that the member joined: of this one, or of one that it follows.
         member: its name there.
         certificate: PEM, signed with its own key. The key is what counts: the member renews the certificate by itself.
         pair_key: X25519, hexadecimal digits: for secrets of two members.
@@ -74,7 +74,7 @@ class Request:
     def of(cls, document: Mapping[str, Any], agreement: Agreement, file: Path) -> Request:
         """A request from its JSON values; `file` is named in refusals."""
         made = cls(*(str(document[name]) for name in (*_REQUEST, "signature")))
-        if made.agreement != agreement.digest:
+        if made.agreement not in (agreement.digest, *agreement.follows):
             raise PrivacyError(
                 f"request: {file} is for another network, or for another version of this agreement. {made.member} "
                 f"must join with the agreement that the others have. Nothing was sent."
@@ -89,7 +89,7 @@ class Request:
             hint = f"{made.member} must join again"
             raise ConfigurationError("request pair_key", made.pair_key, "the public half of an X25519 key", hint)
         names = [one.value for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-        if names != [common_name(agreement.network, number)]:
+        if made.agreement == agreement.digest and names != [common_name(agreement.network, number)]:
             allowed = f"the certificate of member {made.member}"
             raise ConfigurationError("request", f"a certificate of {', '.join(map(str, names))}", allowed)
         return made
@@ -136,10 +136,10 @@ class Members:
     def new(cls, agreement: Agreement, requests: Sequence[Request], signer: Ed25519PrivateKey) -> Members:
         """All requests together; refused where one is missing."""
         by_name = {one.member: one for one in requests}
-        missing = [one.name for one in agreement.members if one.name not in by_name]
+        missing = [name for name in agreement.names if name not in by_name]
         if missing:
             raise ConfigurationError("requests", "none of " + ", ".join(missing), "one of every member")
-        unsigned = cls(agreement, _of_their_own([by_name[one.name] for one in agreement.members]))
+        unsigned = cls(agreement, _of_their_own([by_name[name] for name in agreement.names]))
         return replace(unsigned, signature=signer.sign(canonical(unsigned.document())).hex())
 
     @classmethod
@@ -156,7 +156,7 @@ class Members:
         except (InvalidSignature, ValueError, TypeError):
             raise altered("members", file, "the coordinator") from None
         requests = _of_their_own([Request.of(one, agreement, file) for one in document["requests"]])
-        if [one.member for one in requests] != [one.name for one in agreement.members]:
+        if [one.member for one in requests] != agreement.names:
             raise ConfigurationError("members", str(file), "one request of every member, in order")
         return cls(agreement, requests, document["signature"])
 

@@ -203,6 +203,24 @@ class Participant:
         return Now(public, noise, self._grid).only_for(function, self._specs)
 
 
+def keeps_start(algorithm: Algorithm) -> bool:
+    """Whether a learner that learns nothing goes on playing what it began with.
+
+    One whose decisions follow from the sum of all gradients plays the middle of its set then, wherever it began.
+
+    >>> from gossamer import algorithms, problems, topology
+    >>> problem, network = problems.Linear(2, start=(0.5, 0.25)), topology.ring(3)
+    >>> keeps_start(algorithms.d_ogd(problem, network, step=0.5))
+    True
+    >>> keeps_start(algorithms.d_ftrl(problem, network, step=0.5))
+    False
+    """
+    one = Participant(algorithm, 0, _Silence())
+    gossip, state = one.release(one.start(), one._blank(), 0)
+    following = one.decide(one.listen(state, gossip), 1)
+    return bool(np.allclose(following, algorithm.problem.initial_decision(), rtol=1e-2, atol=1e-6))
+
+
 def needed_leaves(function: Callable[[Any, Any], tuple[Any, Any]], state: Any, others: Any) -> tuple[bool, ...]:
     """For each array of the state, whether the results of one exchange, or of any later one, depend on it.
 

@@ -21,6 +21,12 @@ Refusal = Literal["horizon_used_up", "budget_used_up"]
 """Why nothing is released any more."""
 
 
+LOST = "lost"
+"""Why a run has ended of which only a backup is left: what it spent after that nobody knows, so all of it counts."""
+
+_DIGITS = 10_000  # parts of one, to which a budget is rounded up
+
+
 class Cost(NamedTuple):
     """What one run has spent so far.
 
@@ -64,14 +70,35 @@ def cost_of(ledger: Ledger | Export) -> Cost:
     """What the last row says, in the terms of the guarantee."""
     identity, promise = ledger.identity, ledger.promise
     run = ledger.run or "has not begun"
-    if promise is None or ledger.last.exchange < 0:
+    lost = ledger.last.kind == "end" and ledger.last.note == LOST
+    if promise is None or (ledger.last.exchange < 0 and not lost):
         return Cost(identity.source, run, identity.learner, compose([]), 0.0, 0.0, "")
     unit = unit_of(promise)
     if not promise.losses:
         return Cost(identity.source, run, identity.learner, None, 1.0, 0.0, unit)
-    spent = [one.loss for one in ledger.last.spent] or [own_of(promise.losses, identity.learner)]
+    spent = ([] if lost else [one.loss for one in ledger.last.spent]) or [own_of(promise.losses, identity.learner)]
     loss, delta = compose(spent), own_of(promise.deltas, identity.learner)
     return Cost(identity.source, run, identity.learner, loss, delta, promise.sampler_error, unit)
+
+
+def needed(promise: Guarantee, learner: int, earlier: Sequence[Cost], epsilon: float | None = None) -> Budget:
+    """What a learner's data cost in all where a run comes to its end, rounded up; or another epsilon with its delta.
+
+    >>> from gossamer.privacy import Pure
+    >>> promise = Guarantee("proven", losses=(Pure(0.5),), deltas=(0.0,))
+    >>> needed(promise, 0, [Cost("meters", "r1", 0, Pure(0.25), 0.0, 0.0, "one sample")])
+    Budget(epsilon=0.75, delta=0.0)
+    """
+    own = Cost("", "", learner, own_of(promise.losses, learner), own_of(promise.deltas, learner), 0.0, "")
+    costs = [*earlier, own]
+    if any(cost.loss is None for cost in earlier):
+        hint = "records that were sent without noise cannot be protected any more: use others, under another source"
+        raise PrivacyError.of("earlier", "a run without a guarantee", "runs that have one", hint)
+    if epsilon is None:
+        epsilon = math.ceil(added_up(costs)[0] * _DIGITS) / _DIGITS
+    errors = math.fsum([promise.sampler_error, *(cost.error for cost in earlier)])
+    delta = math.fsum(cost.delta for cost in costs) + accounting.sampler_share(errors, epsilon)
+    return Budget(epsilon, delta)
 
 
 def unit_of(promise: Guarantee) -> str:
@@ -161,6 +188,13 @@ class Spending:
             middle = (known + tried) // 2
             known, tried = (middle, tried) if self.refusal(middle - 1) is None else (known, middle)
         return known
+
+    def require_one_release(self) -> None:
+        """Refuse a budget below what the first exchange costs: the node would never say anything."""
+        if self.refusal(0) == "budget_used_up" and self._budget is not None:
+            given = f"epsilon {self._budget.epsilon:g}, delta {self._budget.delta:.3g}"
+            hint = "set [budget] in node.toml if you agree that your data cost more, or leave the network"
+            raise PrivacyError.of("[budget]", given, "what earlier runs and the first exchange cost, or more", hint)
 
     def shown(self, spent: Sequence[Spent]) -> tuple[float, float]:
         """Epsilon and delta of what was spent; where there is a budget with earlier runs, at its delta."""

@@ -69,6 +69,12 @@ def flush_log(path: Path) -> None:
             os.close(file)
 
 
+def fold(path: Path) -> None:
+    """Bring all that is in the log into the database, so that its file is all there is."""
+    with connect(path, read_only=False) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 def require_ledger(database: sqlite3.Connection, path: Path) -> None:
     """Refuse what is not the database of a ledger, or of another version."""
     ours, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))

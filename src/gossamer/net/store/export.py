@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.net.store.chain import Chain, LedgerError, Row, guarantee_of, identity_of, unreadable
+from gossamer.net.store.chain import Chain, Identity, LedgerError, Row, guarantee_of, identity_of, unreadable
 from gossamer.net.store.ledger import Ledger
 from gossamer.privacy import Guarantee
 
@@ -15,20 +15,24 @@ _FORMAT = "gossamer ledger 1"
 
 def export(ledger: Ledger, out: Path) -> None:
     """Write the rows to a file that is not there yet; its first line says whose they are and what was promised."""
-    promise = ledger.promise
+    write_rows(out, ledger.identity, ledger.promise, ledger.last, ledger.rows())
+
+
+def write_rows(out: Path, identity: Identity, promise: Guarantee | None, last: Row, rows: Iterable[Row]) -> None:
+    """Write an exported ledger of these rows, which end with the last one."""
     header = {
         "format": _FORMAT,
-        "identity": json.loads(ledger.identity.to_json()),
-        "run": ledger.run,
+        "identity": json.loads(identity.to_json()),
+        "run": last.run or None,
         "guarantee": json.loads(promise.to_json()) if promise else None,
-        "rows": ledger.last.number,
-        "head": ledger.last.hash,
+        "rows": last.number,
+        "head": last.hash,
     }
     unfinished = out.with_name(f"{out.name}.{os.getpid()}.new")
     try:
         with unfinished.open("x", encoding="utf-8") as file:
             file.write(json.dumps(header) + "\n")
-            file.writelines(row.to_json() + "\n" for row in ledger.rows())
+            file.writelines(row.to_json() + "\n" for row in rows)
         os.link(unfinished, out)
     except FileExistsError:
         raise ConfigurationError("--out", str(out), "a file that is not there yet") from None

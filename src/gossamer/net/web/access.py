@@ -130,6 +130,20 @@ def read_token(file: Path) -> str | None:
     return token
 
 
+def given_certificate(folder: Path, certificate: str, key: str) -> Files | None:
+    """The certificate and the key that an owner names for a page, as seen from a folder; None where neither is named.
+
+    >>> given_certificate(Path("node-0"), "", "") is None
+    True
+    """
+    if certificate and key:
+        return Files(folder / certificate, folder / key)
+    if certificate or key:
+        named = "http_certificate" if certificate else "http_key"
+        raise ConfigurationError("node.toml", f"{named} alone", "http_certificate and http_key, or neither")
+    return None
+
+
 class Certified:
     """TLS with the certificate that lies on disk: a new one is taken for the next connection.
 

@@ -119,6 +119,7 @@ EVENTS: Mapping[str, Event] = MappingProxyType(
         "given_up": _event("warning", "exchange", "step"),
         "horizon_used_up": _event("info", "exchange"),
         "budget_used_up": _event("info", "exchange"),
+        "left_network": _event("error"),
         "certificate_used": _event("info", "days"),
         "certificate_ends": _event("warning", "days"),
         "stopped": _event("info", "exchange"),

@@ -67,7 +67,9 @@ def certified(name: str, hosts: Sequence[str]) -> tuple[bytes, bytes]:
     return certificate_for(private, name, hosts), private
 
 
-def certificate_for(private: bytes, name: str, hosts: Sequence[str], valid: timedelta = VALID) -> bytes:
+def certificate_for(
+    private: bytes, name: str, hosts: Sequence[str], valid: timedelta = VALID, issuer: str | None = None
+) -> bytes:
     """A fresh certificate, PEM, for a key that is there already.
 
     Args:
@@ -75,6 +77,7 @@ def certificate_for(private: bytes, name: str, hosts: Sequence[str], valid: time
         name: who it is, see `common_name`.
         hosts: as of `certified`.
         valid: for how long.
+        issuer: the name in the certificate that others have pinned; None: this one is pinned itself.
 
     >>> old, private = certified("an example", ["127.0.0.1"])
     >>> new = certificate_for(private, "an example", ["10.0.0.7"])
@@ -83,13 +86,13 @@ def certificate_for(private: bytes, name: str, hosts: Sequence[str], valid: time
     """
     if not 1 <= len(name) <= LONGEST_NAME:
         raise ConfigurationError("name", name, f"1 to {LONGEST_NAME} characters", "use a shorter network id")
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject, pinned = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in (name, issuer or name))
     key, now = _loaded(private), datetime.now(UTC)
     both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
-        .issuer_name(subject)
+        .issuer_name(pinned)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(min(now, now + valid) - _EARLY)
@@ -103,12 +106,16 @@ def certificate_for(private: bytes, name: str, hosts: Sequence[str], valid: time
 
 
 class Described(NamedTuple):
-    """What a certificate says: whose it is, where it is dialled, for which public key (DER), and until when."""
+    """What a certificate says: whose it is, where it is dialled, for which public key (DER), until when, and by whom.
+
+    It is signed with its own key; `issuer` is the name in the first certificate of that key, which others have pinned.
+    """
 
     name: str
     hosts: list[str]
     key: bytes
     until: datetime
+    issuer: str
 
 
 def described(certificate: bytes) -> Described:
@@ -119,13 +126,18 @@ def described(certificate: bytes) -> Described:
     """
     try:
         found = x509.load_pem_x509_certificate(certificate)
-        (name,) = found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        name, issuer = (str(_name_in(whose)) for whose in (found.subject, found.issuer))
         hosts = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, x509.ExtensionNotFound):
         hint = "`gossamer node renew DIR --host HOST` makes a new one"
         raise ConfigurationError("cert.pem", "something else", "a certificate as it was made", hint) from None
     key = found.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return Described(str(name.value), [str(host.value) for host in hosts], key, found.not_valid_after_utc)
+    return Described(name, [str(host.value) for host in hosts], key, found.not_valid_after_utc, issuer)
+
+
+def _name_in(whose: x509.Name) -> object:
+    (name,) = whose.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return name.value
 
 
 def until_of(certificate: bytes) -> datetime:

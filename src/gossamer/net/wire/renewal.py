@@ -46,7 +46,7 @@ def renew(files: Files, hosts: Sequence[str] | None = None, valid: timedelta = V
             f"certificate: {files.certificate} is not for the key in {files.key}. Bring back both as they were made "
             f"together. Nothing was sent."
         )
-    made = certificate_for(private, old.name, hosts or old.hosts, valid)
+    made = certificate_for(private, old.name, hosts or old.hosts, valid, old.issuer)
     try:
         with private_file(files.certificate) as opened:
             opened.write(made)
