@@ -11,6 +11,7 @@ computed, within tolerances, or from end to end, and not how it is rounded. So a
 
 import gc
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,13 +21,24 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent.parent / ".p
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
+
 import jax
 import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_disable_most_optimizations", True)  # for doctests: other modules say so
+_machine = tempfile.TemporaryDirectory(prefix="gossamer-tests-")
+os.environ["XDG_STATE_HOME"] = _machine.name
 gc.set_threshold(20_000, 20, 20)  # tracing makes many objects that live: looking for garbage takes a tenth of the time
+
+
+@pytest.fixture(autouse=True, scope="module")
+def machine(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test writes a witness or a registry where the user has theirs, and no module finds those of another."""
+    os.environ["XDG_STATE_HOME"] = f"{_machine.name}/{request.node.name.replace('/', '.')}"
+    yield
+    os.environ["XDG_STATE_HOME"] = _machine.name
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -15,7 +15,7 @@ from gossamer.errors import ConfigurationError, GossamerError, NetworkError, Pri
 from gossamer.net import Ledger, LedgerError, NodeDirectory, back_up, launch, move, restore
 from gossamer.net.ledgers import checked_ledger
 from gossamer.net.node.spending import cost_of
-from gossamer.net.store.witness import default_witness
+from gossamer.net.store.witness import default_witness, state_directory
 from tests.lives import begun, changed, followed, rows_of, rows_read, run
 from tests.networks import Hub
 
@@ -141,9 +141,10 @@ def test_a_node_moves_and_goes_on(
     assert rows_read(there) == read
     with pytest.raises(LedgerError, match="adopt it"):
         run([there], 5)
-    for witness in (folder.parent / "machine").rglob("*"):  # those of the two that stay
-        if witness.is_file() and witness.name != _fingerprint(there):
-            shutil.copy(witness, default_witness(witness.name))
+    machine = folder.parent / "machine"
+    for known in machine.rglob("*"):  # witnesses of the two that stay, and their registry
+        if known.is_file() and known.name != _fingerprint(there):
+            shutil.copy(known, state_directory().parent / known.relative_to(machine))
     assert run([there, nodes["south"], nodes["west"]], 6, adopt=[there]) == ["finished"] * 3
     assert rows_of(there) == 2 + 6
 

@@ -233,7 +233,7 @@ def test_a_budget_below_the_first_exchange_is_refused_before_anything_is_sent(
     north = nodes["north"]
     with (north.path / "node.toml").open("a") as opened:
         opened.write("[budget]\nepsilon = 0.5\ndelta = 1e-6\n")
-    with pytest.raises(PrivacyError, match=r"\[budget\]: got 'epsilon 0.5.*or leave the network"):
+    with pytest.raises(PrivacyError, match=r"budget: these data may cost epsilon 0.5.*Nothing was sent"):
         run([north], 1)
     assert rows_of(north) == 1
     assert not hub.sent

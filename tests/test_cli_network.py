@@ -342,7 +342,8 @@ class Follower:
 
     def exchanges(self) -> list[int]:
         """Where each node is; -1 where it has no page or no decision."""
-        shown = [_ask(f"127.0.0.1:{self.port + 3 + learner}").get("exchange") for learner in range(3)]
+        nodes = [NodeDirectory(Path("clinics") / f"node-{learner}") for learner in range(3)]
+        shown = [_ask(node).get("last_exchange") for node in nodes]
         return [-1 if exchange is None else exchange for exchange in shown]
 
     def end(self) -> list[int]:

@@ -123,7 +123,7 @@ def test_rows_that_do_not_fit_the_schema(rows, said):
         ([[1, 2, 3, 4], [1]], "different lengths"),
         (RECORDS, "without a schema"),
         ([["a", "b", "c", "d"]], "not numbers"),
-        ([[1, 2, 3, np.nan]], r"NaN at \(0, 3\)"),
+        ([[1, 2, 3, np.nan]], r"row 0: a feature is NaN at \(3,\)"),
         ([[1, 2, 3, 1e300]], "infinite"),
     ],
 )

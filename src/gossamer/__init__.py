@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from gossamer.auditing.audit import Audit, audit
     from gossamer.core import Algorithm, Every, Federation, Rate
     from gossamer.errors import ConfigurationError, DataError, GossamerError, NetworkError, PrivacyError
+    from gossamer.model import load_model
     from gossamer.privacy import Budget, Clip, FastNoise, Guarantee, SecureNoise
     from gossamer.problems import Block
     from gossamer.simulation import Run, simulate, simulate_many
@@ -35,6 +36,7 @@ __all__ = [
     "algorithms",
     "audit",
     "data",
+    "load_model",
     "mechanisms",
     "metrics",
     "problems",
@@ -49,6 +51,7 @@ _NAMES = {
     "auditing": ("Audit", "audit"),
     "core": ("Algorithm", "Every", "Federation", "Rate"),
     "errors": ("ConfigurationError", "DataError", "GossamerError", "NetworkError", "PrivacyError"),
+    "model": ("load_model",),
     "privacy": ("Budget", "Clip", "FastNoise", "Guarantee", "SecureNoise"),
     "problems": ("Block",),
     "simulation": ("Run", "simulate", "simulate_many"),

@@ -35,7 +35,8 @@ COMMANDS: Mapping[str, Place] = {
     "study": Place("study", "study_file", "Run the study that a Python file declares."),
     "network": Place("network", "network", "Make a network of nodes, or try one out on this machine."),
     "node": Place("network", "node", "Run one learner: `gossamer node DIR`. Before that: join, accept."),
-    "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export."),
+    "model": Place("model", "model", "What was learnt: export it, show it, predict with it."),
+    "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export, report."),
 }
 
 

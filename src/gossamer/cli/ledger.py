@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,17 +13,17 @@ from rich.console import Console
 
 from gossamer.cli.show import say, show
 from gossamer.errors import ConfigurationError, GossamerError
-from gossamer.net.ledgers import AnyLedger, checked_ledger, distinct, open_ledger, own_witness
+from gossamer.net.ledgers import AnyLedger, checked_ledger, distinct, extent, open_ledger
 from gossamer.net.node.spending import Cost, added_up, cost_of, own_of, units_of
+from gossamer.net.registry import Registry, counted, default_registry
 from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export, export
 from gossamer.net.store.vault import Sealer
-from gossamer.net.store.witness import default_witness
 from gossamer.privacy import compose
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.reports import Table
 
-ledger = typer.Typer(no_args_is_help=True, help="What nodes have spent: show, verify, total, export.")
+ledger = typer.Typer(no_args_is_help=True, help="What nodes have spent: show, verify, total, export, report.")
 
 One = Annotated[Path, typer.Argument(help="A node's directory, its ledger, or an exported ledger.")]
 Several = Annotated[list[Path], typer.Argument(help="Nodes' directories, ledgers, or exported ledgers.")]
@@ -54,7 +54,7 @@ def verify_ledgers(
     key: Annotated[Path | None, typer.Option(help="The file with the key that seals a sealed ledger.")] = None,
 ) -> None:
     """Check that no row was changed, removed or moved, and that messages and state are those of the rows."""
-    sealer = Sealer(_read(key)) if key else None
+    sealer = Sealer.of(key) if key else None
     faults = [not _verified(place, sealer) for place in places]
     if any(faults):
         raise typer.Exit(2)
@@ -62,7 +62,11 @@ def verify_ledgers(
 
 @ledger.command("total")
 def total_ledgers(
-    places: Several,
+    places: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Nodes' directories, ledgers, or exports; none: all runs that the registry knows."),
+    ] = None,
+    registry: Annotated[Path | None, typer.Option(help="Another registry than the default one.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="Delta of every sum, instead of the sum of the runs' deltas.")
     ] = None,
@@ -70,14 +74,34 @@ def total_ledgers(
     """Add up what was spent on the same data."""
     if delta is not None and not 0 <= delta < 1:
         raise ConfigurationError("--delta", delta, "a number from 0 to below 1")
-    with ExitStack() as stack:
-        costs = [cost_of(opened) for opened in distinct([checked_ledger(place, stack) for place in places])]
+    if places and registry:
+        raise ConfigurationError("--registry", str(registry), "no ledgers beside it")
+    costs = _costs_of(places) if places else _registered(registry or default_registry())
     show(Console(), totals(costs, delta), words=True)
     for source in sorted({cost.source for cost in costs}):
         units = units_of(cost for cost in costs if cost.source == source)
         if len(units) > 1:
             said = f"The runs over {source} do not protect the same: {'; '.join(units)}. Their sum holds for none."
             say(Console(), said)
+
+
+def _costs_of(places: list[Path]) -> list[Cost]:
+    with ExitStack() as stack:
+        return [cost_of(opened) for opened in distinct([checked_ledger(place, stack) for place in places])]
+
+
+def _registered(path: Path) -> list[Cost]:
+    """What all runs of a registry cost, those over the same data under one name."""
+    if not path.exists():
+        raise ConfigurationError("--registry", str(path), "a registry of this machine", "no node has run here")
+    with closing(Registry(path, read_only=True)) as registry:
+        runs = registry.runs()
+    costs = []
+    for data in sorted({one.data for one in runs}):
+        ours = [one for one in runs if one.data == data]
+        name = " = ".join(dict.fromkeys(one.source for one in ours))
+        costs += [cost._replace(source=name) for cost in counted(ours)]
+    return costs
 
 
 @ledger.command("export")
@@ -90,6 +114,23 @@ def export_ledger(place: One, out: Annotated[Path, typer.Option(help="The file t
         opened.verify()
         export(opened, out)
         typer.echo(f"{opened.last.number:,} rows in {out}, head {opened.last.hash}")
+
+
+@ledger.command("report")
+def report_ledger(
+    place: One,
+    out: Annotated[Path, typer.Option(help="The file to write, such as report.html.")],
+    registry: Annotated[
+        Path | None, typer.Option(help="Another registry than node.toml names, or than the default.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The file with the key that seals a sealed ledger.")] = None,
+) -> None:
+    """Write a page for a data-protection officer: who is protected, how much was spent, what was checked."""
+    from gossamer.reports.officer import gathered, write
+
+    facts = gathered(place, registry=registry, sealer=Sealer.of(key) if key else None)
+    write(facts, out)
+    typer.echo(f"{out}: {facts.last.number:,} rows, head {facts.last.hash}")
 
 
 def totals(costs: Sequence[Cost], delta: float | None = None) -> Table:
@@ -143,26 +184,8 @@ def _verified(place: Path, sealer: Sealer | None) -> bool:
         with ExitStack() as stack:
             opened = checked_ledger(place, stack, sealer)
             found = f"{place}: {opened.last.number:,} rows, chain intact, head {opened.last.hash}"
-            typer.echo(f"{found} ({_extent(place, opened)})")
+            typer.echo(f"{found} ({extent(place, opened)})")
     except GossamerError as error:
         typer.echo(f"error: {place}: {error}", err=True)
         return False
     return True
-
-
-def _extent(place: Path, opened: AnyLedger) -> str:
-    """What was checked beside the chain, in words."""
-    if isinstance(opened, Export):
-        return "an export: the chain only"
-    witness = own_witness(place, opened)
-    place_of = "" if witness.path == default_witness(opened.identity.key) else f" in {witness.path.parent}"
-    known = f"the witness{place_of} agrees" if witness.read() else f"no witness{place_of or ' on this machine'}"
-    return f"sealed: no messages, no state; {known}" if opened.locked else known
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        hint = f"the system says: {(error.strerror or 'refused').lower()}"
-        raise ConfigurationError("file", str(path), "a file that can be read", hint) from None

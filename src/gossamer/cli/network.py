@@ -128,6 +128,7 @@ def try_out(
         http_port=http_port or None,
         pace=Pace(deadline=deadline, period=period),
         sources=sources,
+        schema=found.schema,
         no_guarantee=no_guarantee,
     )
     console = Console()
@@ -197,6 +198,7 @@ def join_network(
     ] = False,
 ) -> None:
     """Make the directory of this site's node, and the request that the coordinator needs."""
+    from gossamer.cli import registered
     from gossamer.net.enrolment import join
     from gossamer.net.membership.agreement import Agreement
     from gossamer.net.membership.members import Request
@@ -216,7 +218,8 @@ def join_network(
         no_guarantee=no_guarantee,
     )
     console, request = Console(), made.path / "request.json"
-    warn(*doubts.about_privacy(ready.guarantee))
+    registered.enter(made)
+    warn(*doubts.about_privacy(ready.guarantee), *registered.about_others(made))
     say(console, ready.describe())
     say(console, f"Send {request} to the coordinator. It holds public keys only.")
     say(console, f"Fingerprint of {member}: {Request.read(request, agreed).fingerprint}")
@@ -270,6 +273,7 @@ def run_node(
     linger: Annotated[bool, typer.Option(help="At the end keep serving the last decision, until SIGTERM.")] = True,
 ) -> None:
     """Run one learner, until its guarantee is used up or somebody stops it."""
+    from gossamer.cli import registered
     from gossamer.net.directory import NodeDirectory
     from gossamer.net.startup import launch, limit_arenas
 
@@ -288,6 +292,7 @@ def run_node(
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: running.node.stop())
+    warn(*registered.about_others(found))
     running.run(linger=linger)
 
 

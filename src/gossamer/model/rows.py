@@ -14,18 +14,19 @@ from gossamer.streams.base import Array, as_single, fault
 Record = Mapping[str, Any]
 
 
-def features_of(rows: Any, shape: tuple[int, ...], schema: Schema | None) -> Array:
+def features_of(rows: Any, shape: tuple[int, ...], schema: Schema | None, first: int = 0) -> Array:
     """The features of rows as float32, (rows, features...).
 
     Args:
         rows: with a schema a data frame, a list of records, or a mapping of columns; else an array of features.
         shape: of the features of one row.
         schema: of records; None where rows are features already.
+        first: what the first row is called in errors.
 
     >>> features_of([[1, 2]], (2,), None).tolist()
     [[1.0, 2.0]]
     """
-    x = _of_array(rows, shape) if schema is None else _of_records(records_of(rows, schema), schema)
+    x = _of_array(rows, shape, first) if schema is None else _of_records(records_of(rows, schema), schema, first)
     if not len(x):
         raise DataError("no rows: at least one is needed")
     return x
@@ -57,17 +58,17 @@ def _of_columns(table: Any, names: Sequence[str]) -> Iterator[Record]:
     return (dict(zip(names, row, strict=True)) for row in zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _of_records(records: Sequence[Record], schema: Schema) -> Array:
+def _of_records(records: Sequence[Record], schema: Schema, first: int) -> Array:
     x = np.zeros((len(records), schema.dim), np.float32)
     for place, record in enumerate(records):
         try:
             x[place] = schema.encoded(record, labelled=False).x
         except DataError as unusable:
-            raise DataError(f"row {place}: {unusable}") from None
+            raise DataError(f"row {first + place}: {unusable}") from None
     return x
 
 
-def _of_array(rows: Any, shape: tuple[int, ...]) -> Array:
+def _of_array(rows: Any, shape: tuple[int, ...], first: int) -> Array:
     try:
         array = np.asarray(rows)
     except ValueError:
@@ -79,5 +80,6 @@ def _of_array(rows: Any, shape: tuple[int, ...]) -> Array:
     x = as_single(array)
     found = fault(x)
     if found is not None:
-        raise DataError(f"a feature is {found[0]} at {found[1]}")
+        kind, (row, *place) = found
+        raise DataError(f"row {first + row}: a feature is {kind} at {tuple(place)}")
     return x

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,22 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer.data.schema import Choice, Schema
-from gossamer.errors import ConfigurationError, DataError
+from gossamer.errors import ConfigurationError, DataError, PrivacyError
+from gossamer.model.origin import Origin
 from gossamer.model.rows import features_of
+from gossamer.privacy import Guarantee
 from gossamer.problems import Problem
+from gossamer.spec import either, spec_of
 from gossamer.streams.base import Array, fault
 
 _MOST_ROWS = 2**14  # that are predicted at once
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedModel:
-    """A decision, and what it decides about.
+    """A decision, what it decides about, and what was promised when it was learnt.
 
     Attributes:
         problem: what was learnt.
         decision: the weights, a flat vector as the problem has them.
         schema: the columns of a row, and the values of the label; None where rows are arrays of features.
+        guarantee: what the data that it was learnt from are promised; None where nobody said.
+        origin: where it comes from; None where nobody said.
+        spec: of the algorithm that learnt it; None where nobody said.
 
     >>> from gossamer.data import Choice, Number, Schema
     >>> from gossamer.problems import Logistic
@@ -46,6 +54,33 @@ class TrainedModel:
     problem: Problem
     decision: Any
     schema: Schema | None = None
+    guarantee: Guarantee | None = None
+    origin: Origin | None = None
+    spec: Mapping[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        """Short: a decision may have millions of numbers."""
+        return f"<TrainedModel: {type(self.problem).__name__}, {self.problem.dim:,} weights>"
+
+    def __str__(self) -> str:
+        """What it predicts, from which columns, where it comes from and what was promised.
+
+        >>> from gossamer.problems import Logistic
+        >>> print(TrainedModel(Logistic(2), [2.0, 0.5]))
+        logistic with 2 weights
+        predicts 0 or 1 from arrays of features (rows, 2)
+        """
+        lines = [f"{spec_of(self.problem)['kind']} with {self.problem.dim:,} weights"]
+        what = either([str(one) for one in self.classes]) if self.classes else "a number"
+        shape = ", ".join(map(str, self.problem.feature_shape))
+        columns = f"arrays of features (rows, {shape})"
+        if self.schema is not None:
+            what = f"{self.schema.label.name}: {what}"
+            columns = f"the columns {', '.join(column.name for column in self.schema.features)}"
+        lines.append(f"predicts {what} from {columns}")
+        lines += [] if self.origin is None else [f"from {self.origin}"]
+        lines += [] if self.guarantee is None else [self.guarantee.sentence()]
+        return "\n".join(lines)
 
     def __post_init__(self) -> None:
         decision = np.array(self.decision, np.float32)
@@ -56,6 +91,7 @@ class TrainedModel:
             raise DataError(f"the decision is {found[0]} at {found[1]}: learning diverged")
         if self.schema is not None:
             self.schema.require_fits(self.problem)
+        require_protected(self.guarantee)
         decision.setflags(write=False)
         object.__setattr__(self, "decision", decision)
 
@@ -75,6 +111,18 @@ class TrainedModel:
         """
         return self._meant(_computed(self.problem, "predict", self.decision, self._features(rows)))
 
+    def answers(self, rows: Any, first: int = 0) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+        """What `predict` says, and what `predict_proba` says where there are probabilities; `first`: for errors.
+
+        >>> from gossamer.problems import Hinge
+        >>> TrainedModel(Hinge(2), [2.0, 0.5]).answers([[1, 1]])
+        (array([1], dtype=int32), None)
+        """
+        x = features_of(rows, self.problem.feature_shape, self.schema, first)
+        wanted = ("predict", "probabilities") if self.probabilistic else ("predict",)
+        predicted, *likely = (_computed(self.problem, what, self.decision, x, first) for what in wanted)
+        return self._meant(predicted), likely[0] if likely else None
+
     def predict_proba(self, rows: Any) -> NDArray[np.float32]:
         """How likely each class is, (rows, classes), in the order of `classes`; rows as for `predict`.
 
@@ -86,6 +134,16 @@ class TrainedModel:
             allowed = "a model of probabilities: Logistic, Softmax, or Model with cross-entropy"
             raise ConfigurationError("predict_proba", type(self.problem).__name__, allowed, hint)
         return _computed(self.problem, "probabilities", self.decision, self._features(rows))
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file that ends in .safetensors, or in .onnx for other programs (needs `gossamer[onnx]`)."""
+        from gossamer.model import file, onnx
+
+        writers = {".safetensors": file.save_model, ".onnx": onnx.save_onnx}
+        place = Path(path)
+        if place.suffix not in writers:
+            raise ConfigurationError("path", str(path), f"a file that ends in {' or '.join(writers)}")
+        writers[place.suffix](self, place)
 
     @property
     def probabilistic(self) -> bool:
@@ -104,6 +162,15 @@ class TrainedModel:
         return np.array([self.schema.answer(one) for one in predicted])
 
 
+def require_protected(guarantee: Guarantee | None) -> None:
+    """Refuse decisions that are functions of raw data: a guarantee against a wiretap is about messages only."""
+    if guarantee is not None and guarantee.observer == "wiretap":
+        raise PrivacyError(
+            "model: decisions of this algorithm are functions of raw data: its guarantee is against a wiretap only. "
+            "Nothing was written. Use an algorithm whose decisions are protected."
+        )
+
+
 @lru_cache
 def _is_probabilistic(problem: Problem) -> bool:
     decision, x = np.zeros(problem.dim, np.float32), np.zeros((1, *problem.feature_shape), np.float32)
@@ -115,7 +182,7 @@ def _compiled(problem: Problem, what: str, decision: jax.Array, x: jax.Array) ->
     return getattr(problem, what)(decision, x)
 
 
-def _computed(problem: Problem, what: str, decision: Array, x: Array) -> Array:
+def _computed(problem: Problem, what: str, decision: Array, x: Array, first: int = 0) -> Array:
     """Of so many rows at once. Programs are compiled for a number of rows: powers of two keep them few."""
     parts = []
     for start in range(0, len(x), _MOST_ROWS):
@@ -125,6 +192,6 @@ def _computed(problem: Problem, what: str, decision: Array, x: Array) -> Array:
         parts.append(np.asarray(_compiled(problem, what, decision, padded))[: len(part)])
     answers = np.concatenate(parts)
     if not np.isfinite(answers).all():
-        row = int(np.argmin(np.isfinite(answers.reshape(len(x), -1)).all(axis=1)))
+        row = first + int(np.argmin(np.isfinite(answers.reshape(len(x), -1)).all(axis=1)))
         raise DataError(f"row {row}: the prediction is beyond float32: a feature is too large")
     return answers

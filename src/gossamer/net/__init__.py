@@ -4,8 +4,9 @@ Rooms, each imports only from those below it:
 
 - `startup`: the process of a node
 - `changes`, `backups`: how a network goes on: new members, a longer horizon, another machine, a new version
-- `ledgers`: runs and what they cost together
+- `ledgers`, `takehome`: runs and what they cost together, the model of a node
 - `enrolment`, `directory`: how sites become a network, the files of a node
+- `registry`: all runs over the same data on their owner's machine
 - `membership`: the agreement of a network, and the keys of its members
 - `node`: the loop, the learner, its gossip, what it says to neighbours and hears from them, what it may still spend
 - `web`: what a node shows of itself; `store`: what stays on disk
@@ -33,6 +34,7 @@ from gossamer.net.startup import Running, launch, limit_arenas
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Row, Spent
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness
+from gossamer.net.takehome import take_home
 from gossamer.net.web.endpoint import Endpoint
 from gossamer.net.web.server import Limits
 from gossamer.net.web.status import About
@@ -88,6 +90,7 @@ __all__ = [
     "new_network",
     "prepared",
     "restore",
+    "take_home",
     "try_network",
     "upgrade",
 ]

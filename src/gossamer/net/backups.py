@@ -33,7 +33,7 @@ Copy = Literal["backup", "move"]
 
 _KEPT = (
     "node.toml", "agreement.json", "members.json", "accepted.json", "request.json", "next.json",
-    "cert.pem", "cert.key", "pair.key",
+    "cert.pem", "cert.key", "pair.key", "decisions",
 )  # fmt: skip
 _MOVED = (*_KEPT, "noise.key", "ledger.db", "ledger.blobs")
 _MUST = ("node.toml", "agreement.json", "cert.pem", "cert.key", "pair.key")

@@ -8,6 +8,7 @@ cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it 
 page.token       who has it may see the node's page; metrics.token: its metrics only. There where they were made
 noise.key        32 secret bytes; encrypted from the first start on where node.toml says sealed = true
 ledger.db        what was released; made together with the key. Large messages and states: ledger.blobs
+decisions        the model: the decision that was released last, and the mean of all
 """
 
 from __future__ import annotations
@@ -67,16 +68,20 @@ no_guarantee = {no_guarantee}
 # true, from the first start on: state, messages and noise.key are encrypted; start the node with --state-key FILE.
 sealed = false
 
-# Directories of earlier runs over the same data: what they cost counts towards [budget]. And the one of them where
-# reading goes on: what it has read is not read again; "": begin with the first record.
+# Earlier runs over the same data of which this machine does not know: directories, or exports of ledgers. And the one
+# of them where reading goes on: what it has read is not read again; "": begin with the first record.
 earlier = []
 continues = ""
+
+# Where the registry lies, which adds up what all runs over the same data cost. "": below $XDG_STATE_HOME or
+# ~/.local/state. In a container name a file on a volume that all nodes over these data share.
+registry = ""
 
 # Where the witness against old copies of this directory lies: outside of it, and not restored together with it.
 # "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
 witness = ""
 
-# What the data may cost in all; by default what the algorithm is made for. Secure noise needs some delta.
+# What the data may cost in all, with every other run over them. Secure noise needs some delta.
 # [budget]
 # epsilon = 1.0
 # delta = 1e-6
@@ -107,6 +112,7 @@ class Settings:
     continues: str = ""
     budget: Mapping[str, float] | None = None
     witness: str = ""
+    registry: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -142,9 +148,19 @@ class NodeDirectory:
         return self.path / "next.json"
 
     @property
+    def decisions(self) -> Path:
+        """The decisions that were released, for `gossamer model export`."""
+        return self.path / "decisions"
+
+    @property
     def witness(self) -> str:
         """Where node.toml says that the witness lies, also of directories that earlier versions made."""
         return str(self.table().get("witness", ""))
+
+    @property
+    def registry(self) -> str:
+        """Where node.toml says that the registry lies, likewise."""
+        return str(self.table().get("registry", ""))
 
     def table(self) -> dict[str, Any]:
         """What node.toml says, whatever version of Gossamer made it."""

@@ -208,6 +208,7 @@ def try_network(
     http_port: int | None = None,
     pace: Pace | None = None,
     sources: Sequence[str] | None = None,
+    schema: Schema | None = None,
     no_guarantee: bool = False,
 ) -> list[NodeDirectory]:
     """Make all nodes of a network on one machine, which then has the keys of all: for trying it out.
@@ -221,6 +222,7 @@ def try_network(
         pace: how long nodes wait.
         sources: what the data of every node are called in its ledger, by number. By default the directory's name and
             the node's.
+        schema: what records look like; None where samples come as numbers.
         no_guarantee: whether nodes may run an algorithm without any privacy.
     """
     learners = algorithm.learners
@@ -229,7 +231,7 @@ def try_network(
     data = sources or [f"{directory.resolve().name}/node-{learner}" for learner in range(learners)]
     _check_texts("sources", data, learners)
     names = [f"node-{learner}" for learner in range(learners)]
-    new_network(directory, algorithm, dict(zip(names, listens, strict=True)), pace=pace)
+    new_network(directory, algorithm, dict(zip(names, listens, strict=True)), pace=pace, schema=schema)
     made = [
         join(
             directory / "agreement.json",

@@ -11,6 +11,7 @@ from gossamer.net.directory import RESTORED, NodeDirectory, Settings
 from gossamer.net.node.agreement import key_fingerprint
 from gossamer.net.node.checkpoint import Checkpoint
 from gossamer.net.node.spending import Cost, cost_of, unit_of
+from gossamer.net.registry import Registry
 from gossamer.net.store.chain import LedgerError
 from gossamer.net.store.database import hold
 from gossamer.net.store.export import Export
@@ -62,6 +63,16 @@ def checked_ledger(place: Path, stack: ExitStack, sealer: Sealer | None = None) 
         ledger = stack.enter_context(Ledger.open(ledger.path, sealer=sealer, witness=witness, read_only=True))
         ledger.verify()
     return ledger
+
+
+def extent(place: Path, ledger: AnyLedger) -> str:
+    """What was checked of a ledger beside the chain, in words."""
+    if isinstance(ledger, Export):
+        return "an export: the chain only"
+    witness = own_witness(place, ledger)
+    place_of = "" if witness.path == default_witness(ledger.identity.key) else f" in {witness.path.parent}"
+    known = f"the witness{place_of} agrees" if witness.read() else f"no witness{place_of or ' on this machine'}"
+    return f"sealed: no messages, no state; {known}" if ledger.locked else known
 
 
 def own_witness(place: Path, ledger: Ledger) -> Witness:
@@ -124,6 +135,14 @@ def last_mark(place: Path, sealer: Sealer | None) -> Mark:
     with Ledger.open(ledger_file(place), sealer=sealer, read_only=True) as ledger:
         state = ledger.state()
     return {} if state is None else Checkpoint.from_bytes(state).mark
+
+
+def enter_earlier(directory: Path, settings: Settings, registry: Registry) -> None:
+    """Have the registry know the `earlier` runs of a node.toml too, which `earlier_costs` has checked."""
+    for path in settings.earlier:
+        with ExitStack() as stack:
+            ledger = open_ledger(directory / path, stack)
+            registry.enter(ledger, None if isinstance(ledger, Export) else ledger.path.parent)
 
 
 def _hold(ledger: Path, path: str, held: set[Path], stack: ExitStack) -> None:

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,11 +21,13 @@ from gossamer.net.data.followed_file import FollowedFile
 from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
-from gossamer.net.ledgers import earlier_costs, last_mark
+from gossamer.net.ledgers import earlier_costs, enter_earlier, last_mark
 from gossamer.net.membership.agreement import Agreement
 from gossamer.net.node.agreement import prepared, promise_of
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
+from gossamer.net.registry import DataAccount, Registry, registry_of
+from gossamer.net.store.decisions import Decisions
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
@@ -126,15 +128,22 @@ def launch(
     board = Board(ready.problem, ready.guarantee, link.learner, schema=agreement.schema)
     budget = None if settings.budget is None else Budget(**settings.budget)
     with ExitStack() as stack:
-        earlier = earlier_costs(directory.path, settings, key, promise_of(ready, settings.empty), stack)
+        registry = stack.enter_context(closing(Registry(registry_of(directory.path, settings.registry))))
+        promise = promise_of(ready, settings.empty)
+        earlier = earlier_costs(directory.path, settings, key, promise, stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
-        if ledger.run is None:
-            Spending(ready, link.learner, budget, earlier).require_one_release()
         named = settings.data if data is None else data
         source = _source(directory.path, named, settings, ready.problem, new_data, board)
         if settings.continues and ledger.state() is None:
             source.resume(last_mark(directory.path / settings.continues, sealer))
+        enter_earlier(directory.path, settings, registry)
+        entered = partial(enter_own, registry, ledger, directory.path, settings, data, adopt=adopt)
+        entered()
+        stack.callback(entered)  # at an orderly end the registry knows what the ledger does, and no more
+        account = DataAccount(registry, ledger.identity.key)
+        if ledger.last.exchange < 0:
+            account.require(Spending(ready, link.learner).cost(promise, 1))
         node = Node(
             ready,
             link.learner,
@@ -147,7 +156,9 @@ def launch(
             exchanges=settings.exchanges if exchanges is None else exchanges,
             budget=budget,
             earlier=earlier,
+            account=account,
             empty=settings.empty,
+            play=_kept_by(board, directory, link, ready.problem, sealer, stack),
         )
         if settings.http:
             endpoint = stack.enter_context(_endpoint(directory, settings, board, about(agreement, ready)))
@@ -155,6 +166,56 @@ def launch(
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
         return Running(node, stack.pop_all(), directory.next_agreement)
+
+
+def _kept_by(
+    board: Board, directory: NodeDirectory, link: Link, problem: Problem, sealer: Sealer | None, stack: ExitStack
+) -> Callable[[int, Any], None] | None:
+    """What keeps released decisions for their owner. The board shows the last one at once, before anybody answers."""
+    if not board.shows_decisions:
+        return None
+    decisions = stack.enter_context(
+        closing(Decisions(directory.decisions, link.network, link.learner, problem.dim, sealer))
+    )
+    if decisions.kept is not None:
+        board.publish(decisions.kept.exchange, decisions.kept.last)
+    return decisions.add
+
+
+def enter_own(
+    registry: Registry,
+    ledger: Ledger,
+    directory: Path,
+    settings: Settings,
+    data: str | Iterable[Any] | None = None,
+    *,
+    adopt: bool = False,
+) -> None:
+    """Have the registry know this run as its ledger does; refused where it has lost a run that has spent.
+
+    Args:
+        registry: of all runs.
+        ledger: open, and the newest, as its witness says.
+        directory: of the node.
+        settings: what its node.toml says.
+        data: what it reads instead, as of `launch`.
+        adopt: whether the ledger may be of another machine, so that neither registry nor witness knows of it.
+    """
+    if ledger.last.exchange >= 0 and not adopt and not registry.over_same_data(ledger.identity.key):
+        raise PrivacyError(
+            f"registry: {registry.path} knows nothing of this run, which has spent: it is another registry than before "
+            f"or a new one, and may not know of other runs over these data either. Bring the old one back, or name it "
+            f"in node.toml. If there is none, start with --adopt; nothing was sent."
+        )
+    read = settings.data if data is None else data
+    registry.enter(
+        ledger,
+        directory,
+        directory / read if isinstance(read, str) and read != "-" else None,
+        budget=None if settings.budget is None else Budget(**settings.budget),
+        newest=not adopt,
+        sealed=settings.sealed,
+    )
 
 
 def _transport(link: Link, board: Board) -> RenewedTransport:

@@ -14,8 +14,8 @@ WIDTHS = {140: "text", 34: "words", 16: "phrase"}  # classes of cells with more 
 DASHES = {"solid": "solid", "dash": "dashed", "dot": "dotted"}  # of plotly, and of a page
 
 
-def html_page(title: str, body: str) -> str:
-    """A whole page in the style of all reports; with the library that draws where there is something to draw.
+def html_page(title: str, body: str, style: str = "") -> str:
+    """A whole page in the style of all reports, and more style; with what draws, where there is something to draw.
 
     >>> html_page("A title", "<p>text</p>").startswith("<!doctype html>")
     True
@@ -26,8 +26,8 @@ def html_page(title: str, body: str) -> str:
 
         library, script = f"<script>{get_plotlyjs()}</script>", f"<script>{SCRIPT}</script>"
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-    style = f"<title>{escape(title)}</title><style>{STYLE}</style>"
-    start = f'<!doctype html>\n<html lang="en"><head>{head}{style}{library}</head>'
+    look = f"<title>{escape(title)}</title><style>{STYLE}{style}</style>"
+    start = f'<!doctype html>\n<html lang="en"><head>{head}{look}{library}</head>'
     return f"{start}\n<body>\n{body}\n{script}</body></html>\n"
 
 

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer.checks import check_count
 from gossamer.errors import ConfigurationError, DataError
 from gossamer.files import private_file
 from gossamer.metrics import average_loss
 from gossamer.metrics.summary import numbers_in_words, seed_count, spread_in_words, standard_error
+from gossamer.model import Origin, TrainedModel
 from gossamer.privacy import Guarantee
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
+
+    from gossamer.data.schema import Schema
+    from gossamer.problems import Problem
 
 Doubles = NDArray[np.float64]
 
@@ -166,6 +171,29 @@ class Run:
         from gossamer.simulation.plot import figure
 
         return figure([self])
+
+    def model(self, problem: Problem, learner: int | None = None, schema: Schema | None = None) -> TrainedModel:
+        """What a learner would play next, as a model that predicts; it says that it comes from a simulation.
+
+        Args:
+            problem: of the algorithm that ran.
+            learner: its number; None: the mean over all learners.
+            schema: columns of the records, where the run's samples were made by one.
+
+        >>> from gossamer import algorithms, problems, simulate, streams, topology
+        >>> problem = problems.Linear(3)
+        >>> algorithm = algorithms.d_ogd(problem, topology.ring(4), step=0.1)
+        >>> run = simulate(algorithm, streams.random_signs(4, 3, seed=1), 50, seed=0)
+        >>> print(run.model(problem).origin)
+            a simulation of 50 steps, the mean over its learners
+        """
+        if seed_count(self) > 1 or self.decisions.ndim != 2:
+            raise ConfigurationError("model", f"a run of {seed_count(self)} seeds", "a run of one seed")
+        if learner is not None:
+            check_count("learner", learner, least=0, most=len(self.decisions) - 1)
+        decision = self.decisions.mean(axis=0) if learner is None else self.decisions[learner]
+        origin = Origin("simulation", int(self.steps[-1]), learner=learner)
+        return TrainedModel(problem, decision, schema, guarantee=self.guarantee, origin=origin)
 
     def save(self, directory: str | Path, *, public_data: bool = False) -> None:
         """Write `run.json` and `run.npz` into a directory, readable by their owner only from the first byte on.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -29,7 +30,7 @@ from gossamer.net.node.correspondence import Correspondence, Pace, StopError
 from gossamer.net.node.gossip import GivenUp, LocalGossip, Values, after_step, restored
 from gossamer.net.node.neighbourhood import Neighbourhoods
 from gossamer.net.node.participant import Participant, State
-from gossamer.net.node.spending import Cost, Spending
+from gossamer.net.node.spending import Account, Cost, Refusal, Spending
 from gossamer.net.store.ledger import Identity, Ledger, LedgerError, Spent
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.frames import NEVER, Frame, Position
@@ -57,6 +58,7 @@ class Node:
         exchanges: after how many exchanges it ends; by default when the guarantee does.
         budget: what its data may cost in all, with what `earlier` runs cost; None: what the algorithm is made for.
         earlier: what earlier runs over the same data have cost.
+        account: asked before every exchange; None: nobody else reads these data.
         empty: where no sample has come: "silent" speaks with a zero gradient, "wait" waits, which shows when they come.
         play: called with every exchange and the decision that is played in it.
     """
@@ -75,6 +77,7 @@ class Node:
         exchanges: int | None = None,
         budget: Budget | None = None,
         earlier: Sequence[Cost] = (),
+        account: Account | None = None,
         empty: Empty = "silent",
         play: Callable[[int, NDArray[np.float32]], None] | None = None,
     ) -> None:
@@ -91,6 +94,7 @@ class Node:
         self.algorithm, self.learner, self.pace = algorithm, learner, pace or Pace()
         self.ledger, self.source, self.board = ledger, source, board
         self._key, self._spending = key, Spending(algorithm, learner, budget, earlier)
+        self._account = account
         self._empty, self._play = empty, play
         self._me = Participant(algorithm, learner)
         assert isinstance(algorithm.topology, Topology)  # Participant refuses others
@@ -288,10 +292,18 @@ class Node:
         if self._asked_for is not None and exchange >= self._asked_for:
             self.board.state = "finished"
             return False
-        refusal = self._spending.refusal(exchange)
+        refusal = self._refusal(exchange)
         if refusal is not None:
             self._end(refusal, exchange)
         return refusal is None
+
+    def _refusal(self, exchange: int) -> Refusal | None:
+        """Why one more exchange is not covered, by this run and by all others over the same data."""
+        refusal = self._spending.refusal(exchange)
+        if refusal is None and self._account is not None:
+            cost = partial(self._spending.cost, self.board.guarantee)
+            return None if self._account.covers(cost, exchange + 1) else "budget_used_up"
+        return refusal
 
     def _end(self, why: str, exchange: int) -> None:
         """Nothing is released any more, and the last decision is kept."""

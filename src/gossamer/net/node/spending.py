@@ -1,8 +1,8 @@
 """What the releases of one node cost, whether one more is covered, and what runs over the same data cost together."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from gossamer.core import Algorithm
 from gossamer.errors import ConfigurationError, PrivacyError
@@ -121,6 +121,33 @@ def own_of(each: Sequence[T], learner: int) -> T:
     return each[learner if len(each) > 1 else 0]
 
 
+def within(costs: Sequence[Cost], budget: Budget) -> bool:
+    """Whether runs over the same data stay within a budget together; never where they protect different units.
+
+    They may run at once, and each may depend on what the others released: losses of such runs compose as those of
+    runs one after another do (Lyu 2022; Vadhan and Zhang 2023).
+
+    >>> from gossamer.privacy import Pure
+    >>> costs = [Cost("meters", run, 0, Pure(0.5), 0.0, 0.0, "one sample") for run in ("r1", "r2")]
+    >>> within(costs, Budget(1.0)), within(costs, Budget(0.9))
+    (True, False)
+    """
+    left = budget.delta - accounting.sampler_share(math.fsum(cost.error for cost in costs), budget.epsilon)
+    return left >= 0 and len(units_of(costs)) <= 1 and added_up(costs, left)[0] <= budget.epsilon
+
+
+class Account(Protocol):
+    """What the data of a run may cost, and what all other runs over them cost."""
+
+    def covers(self, cost: Callable[[int], Cost], exchanges: int) -> bool:
+        """Whether so many exchanges are covered; then they count as spent for all other runs.
+
+        Args:
+            cost: of this run after a number of exchanges.
+            exchanges: in all, those before included.
+        """
+
+
 class Spending:
     """The costs of one learner's exchanges.
 
@@ -149,6 +176,13 @@ class Spending:
     def after(self, exchanges: int) -> tuple[Spent, ...]:
         """What every mechanism has cost after so many exchanges."""
         return tuple(Spent(name, *facts) for name, facts in self._algorithm.spent(exchanges, self._learner).items())
+
+    def cost(self, promise: Guarantee, exchanges: int) -> Cost:
+        """The same as the cost of a run that was begun with this promise."""
+        if not promise.losses:
+            return Cost("", "", self._learner, None, 1.0, 0.0, unit_of(promise))
+        loss, delta = compose([one.loss for one in self.after(exchanges)]), own_of(promise.deltas, self._learner)
+        return Cost("", "", self._learner, loss, delta, promise.sampler_error, unit_of(promise))
 
     def refusal(self, exchange: int) -> Refusal | None:
         """Why this exchange must not release anything; None where it may."""

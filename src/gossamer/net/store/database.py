@@ -36,8 +36,9 @@ def fill(path: Path, identity: Identity) -> None:
 
 @contextmanager
 def connect(path: Path, read_only: bool) -> Iterator[sqlite3.Connection]:
-    """The database; for reading only as of one moment."""
-    uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
+    """The database; for reading only as of one moment, also on media that nobody can write to."""
+    still = "&immutable=1" if read_only and _still(path) else ""
+    uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}{still}"
     database = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10)
     try:
         database.execute("PRAGMA temp_store = MEMORY")  # no raw data in files that nobody thinks of
@@ -52,6 +53,12 @@ def connect(path: Path, read_only: bool) -> Iterator[sqlite3.Connection]:
         yield database
     finally:
         database.close()
+
+
+def _still(path: Path) -> bool:
+    """Whether nobody can change a database, and no log is left of it: else SQLite needs to write beside it, to read."""
+    log = path.with_name(f"{path.name}-wal")
+    return not os.access(path.parent, os.W_OK) and not (log.exists() and log.stat().st_size)
 
 
 def flush_log(path: Path) -> None:

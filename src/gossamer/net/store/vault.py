@@ -50,6 +50,15 @@ class Sealer:
             raise ConfigurationError("sealer", "no cryptography", "an installed cryptography", hint) from None
         self._cipher = ChaCha20Poly1305(key)
 
+    @classmethod
+    def of(cls, file: Path) -> Sealer:
+        """With the key in a file."""
+        try:
+            return cls(file.read_bytes())
+        except OSError as error:
+            hint = f"the system says: {(error.strerror or 'refused').lower()}"
+            raise ConfigurationError("key", str(file), "a file that can be read, with 32 bytes", hint) from None
+
     def seal(self, data: bytes, about: str) -> bytes:
         """The data, readable only with the key and the same `about`."""
         nonce = os.urandom(_NONCE)

@@ -145,9 +145,18 @@ def default_witness(name: str) -> Path:
     >>> default_witness("a1b2").parts[-3:]
     ('gossamer', 'witness', 'a1b2')
     """
+    return state_directory() / "witness" / _plain(name)
+
+
+def state_directory() -> Path:
+    """Where this machine keeps what no copy of a directory may bring along: $XDG_STATE_HOME, or ~/.local/state.
+
+    >>> state_directory().name
+    'gossamer'
+    """
     state = os.environ.get("XDG_STATE_HOME", "")
     base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
-    return base / "gossamer" / "witness" / _plain(name)
+    return base / "gossamer"
 
 
 def witness_of(directory: Path, chosen: str, name: str) -> Witness:

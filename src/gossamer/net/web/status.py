@@ -11,7 +11,7 @@ from typing import Any
 from gossamer.net.web.allowed import VERSION
 from gossamer.net.web.status_board import Board
 from gossamer.privacy import Guarantee
-from gossamer.privacy.guarantee import rounded_up
+from gossamer.privacy.meaning import best_guess, in_hundred
 
 _DAY = 86_400.0
 _ENDS_SOON = 30 * _DAY
@@ -89,9 +89,6 @@ def status_of(board: Board, about: About) -> dict[str, Any]:
 def meaning(guarantee: Guarantee, learner: int) -> str:
     """What epsilon and delta mean for somebody who guesses; empty where nothing is proven and checked.
 
-    With epsilon and delta, a test that tells two neighbours apart is right with probability (e^epsilon + delta) /
-    (1 + e^epsilon) at most, where both are equally likely.
-
     >>> from gossamer.privacy import Pure
     >>> print(meaning(Guarantee("published", losses=(Pure(1.0),), deltas=(0.0,)), 0))
     <BLANKLINE>
@@ -100,13 +97,10 @@ def meaning(guarantee: Guarantee, learner: int) -> str:
         return ""
     place = learner if len(guarantee.losses) > 1 else 0
     epsilon = guarantee.epsilons[place]
-    right = 1.0
-    if epsilon < 700:
-        delta = guarantee.deltas[place] + guarantee.sampler_share(epsilon)
-        right = min(1.0, (math.exp(epsilon) + delta) / (1 + math.exp(epsilon)))
+    right = best_guess(epsilon, min(1.0, guarantee.deltas[place] + guarantee.sampler_share(epsilon)))
     return (
         f"Somebody who knows all the rest and guesses which of two values {guarantee.unit} had is right at most "
-        f"{rounded_up(100 * right)} % of the time; blind guessing is right 50 % of the time."
+        f"{in_hundred(right)} % of the time; blind guessing is right 50 % of the time."
     )
 
 

@@ -1,0 +1,204 @@
+"""All that a report says, from a ledger that was checked: nothing is computed here that a ledger or guarantee knows."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from gossamer.errors import ConfigurationError, GossamerError
+from gossamer.net.directory import NodeDirectory, Settings
+from gossamer.net.ledgers import AnyLedger, checked_ledger, extent, ledger_file
+from gossamer.net.membership.agreement import Agreement
+from gossamer.net.membership.members import Members
+from gossamer.net.node.agreement import prepared, promise_of
+from gossamer.net.node.spending import Cost, added_up, cost_of, own_of, unit_of, units_of
+from gossamer.net.registry import Known, Registry, counted, default_registry, registry_of
+from gossamer.net.store.chain import Identity, LedgerError, Row
+from gossamer.net.store.vault import Sealer
+from gossamer.privacy import Guarantee
+
+_MOST_POINTS = 60
+
+
+class Point(NamedTuple):
+    """What was spent from an exchange on, until the next point."""
+
+    exchange: int
+    epsilon: float
+
+
+class Agreed(NamedTuple):
+    """What a node's directory holds beside its ledger.
+
+    Attributes:
+        agreement: whose signature was checked.
+        members: whose signatures were checked; None before the coordinator has sent them.
+        accepted: whether the site has compared and accepted these keys.
+        settings: what node.toml says.
+        confirmed: whether the guarantee was computed again from the agreement, and is the one of the ledger.
+    """
+
+    agreement: Agreement
+    members: Members | None
+    accepted: bool
+    settings: Settings
+    confirmed: bool
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One run, and all others over the same data.
+
+    Attributes:
+        name: of the ledger's file or directory.
+        identity: what the ledger belongs to.
+        promise: the guarantee that the run was begun with.
+        first: the row with which it began.
+        last: the last row.
+        checks: what was checked beside the chain, in words.
+        spent: what the run has cost.
+        growth: when that changed.
+        registry: where the other runs are known from; None where this run is not known there.
+        others: other runs over the same data.
+        agreed: what stands beside the ledger in a node's directory; None of a ledger by itself.
+    """
+
+    name: str
+    identity: Identity
+    promise: Guarantee
+    first: Row
+    last: Row
+    checks: str
+    spent: Cost
+    growth: tuple[Point, ...]
+    registry: Path | None
+    others: tuple[Known, ...]
+    agreed: Agreed | None
+
+    @property
+    def promised(self) -> Cost:
+        """What the run may cost at most, by its guarantee."""
+        promise, learner = self.promise, self.identity.learner
+        if not promise.losses:
+            return self.spent._replace(loss=None, delta=1.0, unit=unit_of(promise))
+        loss, delta = own_of(promise.losses, learner), own_of(promise.deltas, learner)
+        return self.spent._replace(loss=loss, delta=delta, error=promise.sampler_error, unit=unit_of(promise))
+
+    @property
+    def together(self) -> list[Cost]:
+        """What adds up over the data: this run as its ledger says, others as the registry does."""
+        own = self.identity
+        ours = Known(own.key, 0, own.network, own.learner, own.source, "", 0, self.spent, None)
+        return counted([ours, *self.others])
+
+    @property
+    def comparable(self) -> bool:
+        """Whether all runs over the data protect the same, so that their sum means something."""
+        return len(units_of(self.together)) <= 1
+
+    @property
+    def site(self) -> str:
+        """The member's name; its number where only the ledger is there."""
+        number = self.identity.learner
+        return self.agreed.agreement.members[number].name if self.agreed else f"learner {number}"
+
+
+def gathered(place: Path, *, registry: Path | None = None, sealer: Sealer | None = None) -> Facts:
+    """Check a ledger, and gather what a report says about it; refused where anything does not verify.
+
+    Args:
+        place: a node's directory, its ledger, or an export.
+        registry: another one than node.toml names, or than the default.
+        sealer: of a sealed ledger, so that messages and state are checked too.
+    """
+    with ExitStack() as stack:
+        ledger = checked_ledger(place, stack, sealer)
+        promise, identity = ledger.promise, ledger.identity
+        if promise is None:
+            hint = "nothing was released, so nothing was spent"
+            raise ConfigurationError("ledger", str(place), "one whose run has begun", hint)
+        node = NodeDirectory(ledger_file(place).parent)
+        beside = (node.path / "agreement.json").exists() and (place.is_dir() or place.name == "ledger.db")
+        agreed = _agreed(node, identity, promise) if beside else None
+        known = _registry(node, registry, has_settings=agreed is not None)
+        runs = _known(known, identity.key)
+        first, growth = _growth(ledger, promise, identity.learner)
+        return Facts(
+            name=place.resolve().name,
+            identity=identity,
+            promise=promise,
+            first=first,
+            last=ledger.last,
+            checks=extent(place, ledger),
+            spent=cost_of(ledger),
+            growth=growth,
+            registry=known if runs else None,
+            others=tuple(one for one in runs if one.key != identity.key),
+            agreed=agreed,
+        )
+
+
+def _growth(ledger: AnyLedger, promise: Guarantee, learner: int) -> tuple[Row, tuple[Point, ...]]:
+    """The row with which the run began, and when its cost changed; of many changes some, the last among them."""
+    first, changes, before = ledger.last, [], None
+    for row in ledger.rows():
+        losses = tuple(one.loss for one in row.spent)
+        if row.kind == "start":
+            first = row
+        if row.kind == "release" and losses != before:
+            changes.append(row)
+            before = losses
+    step = max(1, -(-len(changes) // _MOST_POINTS))
+    chosen = changes[::step] + ([changes[-1]] if changes and (len(changes) - 1) % step else [])
+    if not promise.losses:
+        return first, ()
+    base = Cost("", "", learner, None, own_of(promise.deltas, learner), promise.sampler_error, "")
+    return first, tuple(Point(row.exchange, added_up([_of_row(base, row)])[0]) for row in chosen)
+
+
+def _of_row(base: Cost, row: Row) -> Cost:
+    from gossamer.privacy import compose
+
+    return base._replace(loss=compose([one.loss for one in row.spent]))
+
+
+def _registry(node: NodeDirectory, given: Path | None, *, has_settings: bool) -> Path:
+    if given is not None:
+        return given
+    return registry_of(node.path, node.registry) if has_settings else default_registry()
+
+
+def _known(path: Path, key: str) -> list[Known]:
+    if not path.exists():
+        return []
+    with closing(Registry(path, read_only=True)) as registry:
+        return registry.over_same_data(key)
+
+
+def _agreed(node: NodeDirectory, identity: Identity, promise: Guarantee) -> Agreed:
+    """The signed documents beside a ledger; refused where they are those of another network."""
+    agreement, settings = node.agreement(), node.settings()
+    if agreement.network != identity.network or identity.learner >= len(agreement.members):
+        raise LedgerError(f"{node.path}: agreement.json is of another network than the ledger beside it.")
+    file = node.path / "members.json"
+    members = Members.read(file, agreement) if file.exists() else None
+    try:
+        pinned = json.loads((node.path / "accepted.json").read_text(encoding="utf-8"))["members"]
+    except (OSError, ValueError, KeyError, TypeError):
+        pinned = None
+    accepted = members is not None and pinned == members.fingerprints
+    return Agreed(agreement, members, accepted, settings, _confirmed(agreement, settings, identity, promise))
+
+
+def _confirmed(agreement: Agreement, settings: Settings, identity: Identity, promise: Guarantee) -> bool:
+    """Whether the agreement's algorithm, made again, promises what the ledger says; refused where it is another one."""
+    try:
+        ready = prepared(agreement.algorithm(), allow_no_guarantee=True)
+    except GossamerError:  # an algorithm of a package that is not here
+        return False
+    if ready.digest != identity.config:
+        raise LedgerError("agreement.json: its algorithm is another one than that of the ledger beside it.")
+    return promise_of(ready, settings.empty) == promise
