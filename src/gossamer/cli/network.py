@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from gossamer.checks import check_count
-from gossamer.cli import doubts, lifecycle
+from gossamer.cli import doubts, lifecycle, page
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
 from gossamer.cli.watching import watch
@@ -203,6 +203,7 @@ node = typer.Typer(
 
 for command in ("renew", "follow", "upgrade", "backup", "move", "restore"):
     node.command(command)(getattr(lifecycle, command))
+node.command("token")(page.token)
 
 
 @node.command("join")
@@ -331,8 +332,8 @@ def run(
     found = sorted(made, key=lambda path: int(path.name.removeprefix("node-")))
     if not found:
         raise ConfigurationError("DIR", str(directory), "a directory made by `gossamer network try`")
-    pages = [NodeDirectory(path).settings().http for path in found]
-    if not all(pages):
+    nodes = [NodeDirectory(path) for path in found]
+    if not all(node.settings().http for node in nodes):
         raise ConfigurationError("http", "", "an address in every node.toml", "the table is read from there")
     logs = [(path / "node.log").open("ab") for path in found]
     extra = [] if exchanges is None else ["--exchanges", str(exchanges)]
@@ -341,7 +342,7 @@ def run(
         for path, log in zip(found, logs, strict=True)
     ]
     try:
-        watch(found, pages, started)
+        watch(nodes, started)
     except KeyboardInterrupt:
         pass
     finally:

@@ -5,6 +5,7 @@ agreement.json   what all nodes of the network have agreed on: algorithm, pace, 
 request.json     its public keys, for the coordinator
 members.json     the public keys of all members, and accepted.json: the fingerprints that its owner has accepted
 cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it never
+page.token       who has it may see the node's page; metrics.token: its metrics only. There where they were made
 noise.key        32 secret bytes; encrypted from the first start on where node.toml says sealed = true
 ledger.db        what was released; made together with the key. Large messages and states: ledger.blobs
 decisions        the model: the decision that was released last, and the mean of all
@@ -41,10 +42,14 @@ SETTINGS = """\
 # Member {member} of network {network}. What all members have agreed on is in agreement.json.
 member = {member}
 
-# Where it listens: "" for the address in the agreement. And its own page (/healthz /metrics /guarantee /decision
-# /predict; "" for none).
+# Where it listens: "" for the address in the agreement.
 listen = ""
+
+# Its own page, for a browser; "" for none. At an address that others reach it needs a token (`gossamer node token DIR`)
+# and has TLS: with the node's certificate, or with the one that is given here, and its key.
 http = "{http}"
+http_certificate = ""
+http_key = ""
 
 # Samples: a .jsonl or .csv file, which may grow, or "-" for standard input; and the label's name in it.
 data = {data}
@@ -91,6 +96,8 @@ class Settings:
     source: str
     listen: str = ""
     http: str = ""
+    http_certificate: str = ""
+    http_key: str = ""
     data: str = "-"
     label: str = "y"
     no_guarantee: bool = False

@@ -22,6 +22,7 @@ from gossamer.net.data.sources import Source, StandardInput, from_iterable
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory, Settings
 from gossamer.net.ledgers import earlier_costs, enter_earlier, last_mark
+from gossamer.net.membership.agreement import Agreement
 from gossamer.net.node.agreement import prepared, promise_of, require_kept
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
@@ -30,7 +31,10 @@ from gossamer.net.store.decisions import Decisions
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
+from gossamer.net.web.access import METRICS, OWNER, given_certificate, is_loopback, read_token
 from gossamer.net.web.endpoint import Endpoint
+from gossamer.net.web.rows import CountedSource, both
+from gossamer.net.web.status import About
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.addresses import parts_of
 from gossamer.net.wire.renewal import RenewedTransport, Told
@@ -41,6 +45,7 @@ from gossamer.topology import Topology
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
 _LONGEST_LOG = 2**20
+_DRAWN = 64  # members whose links the page draws
 _LOOK = 5.0  # seconds between two looks for a newer agreement
 _M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
 
@@ -128,7 +133,8 @@ def launch(
         earlier = earlier_costs(directory.path, settings, key, promise, stack)
         keep = kept_rows(ready, len(link.peers))
         ledger = stack.enter_context(_ledger(directory, settings, link.network, sealer, adopt, keep))
-        source = _source(directory.path, settings.data if data is None else data, settings, ready.problem, new_data)
+        named = settings.data if data is None else data
+        source = _source(directory.path, named, settings, ready.problem, new_data, board)
         if settings.continues and ledger.state() is None:
             source.resume(last_mark(directory.path / settings.continues, sealer))
         enter_earlier(directory.path, settings, registry)
@@ -144,7 +150,7 @@ def launch(
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=source,
+            source=CountedSource(source, board.rows),
             board=board,
             pace=agreed.pace,
             exchanges=min((end for end in (exchanges, agreed.exchanges) if end is not None), default=None),
@@ -155,7 +161,7 @@ def launch(
             arrivals=agreed.arrivals,
         )
         if settings.http:
-            endpoint = stack.enter_context(_endpoint(board, settings.http))
+            endpoint = stack.enter_context(_endpoint(directory, settings, board, about(agreed, ready)))
             board.log("serving", host=endpoint.host, port=endpoint.port)
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
@@ -216,7 +222,7 @@ def _transport(link: Link, board: Board) -> RenewedTransport:
     """To the neighbours, with a certificate that is renewed in time."""
 
     def told(event: Told, until: datetime) -> None:
-        board.set("certificate_end_time", until.timestamp())
+        board.set("certificate_end", until.timestamp())
         days = (until - datetime.now(UTC)).days
         if event == "certificate_ends":
             board.log("certificate_ends", days=days)
@@ -234,9 +240,11 @@ def kept_rows(algorithm: Algorithm, neighbours: int) -> int:
     return max(_LEAST_KEPT, _EXCHANGES_KEPT * algorithm.mixing.steps, min(_MOST_KEPT, _KEPT_BYTES // max(1, size)))
 
 
-def _source(directory: Path, data: str | Iterable[Any], settings: Settings, problem: Problem, new_data: bool) -> Source:
+def _source(
+    directory: Path, data: str | Iterable[Any], settings: Settings, problem: Problem, new_data: bool, board: Board
+) -> Source:
     """A file beside the settings, standard input or an iterable; what cannot be used is told to the owner alone."""
-    faults = _Faults(directory / "rejected.log")
+    faults = both(_Faults(directory / "rejected.log"), board.rows.fault)
     if not isinstance(data, str):
         return from_iterable(data, problem, faults=faults)
     if data == "-":
@@ -281,6 +289,38 @@ def _ledger(
     return Ledger.open(directory.ledger, sealer=sealer, witness=witness, keep=keep, adopt=adopt)
 
 
-def _endpoint(board: Board, address: str) -> AbstractContextManager[Endpoint]:
-    host, port = parts_of(address, field="http", least_port=0)
-    return closing(Endpoint(board, host=host, port=port))
+def about(agreement: Agreement, algorithm: Algorithm) -> About:
+    """What the page says of a network: all of it is in the agreement.
+
+    Of large networks the links are left out: no picture of them could be read.
+    """
+    topology = algorithm.topology
+    assert isinstance(topology, Topology)
+    drawn = range(topology.learners) if topology.learners <= _DRAWN else ()
+    links = {(min(one, other), max(one, other)) for one in drawn for other in topology.ever_meets(one)[0]}
+    return About(
+        network=agreement.network,
+        algorithm=f"{algorithm.name} on {topology.name}",
+        members=tuple(one.name for one in agreement.members),
+        links=tuple(sorted(links)),
+        deadline=agreement.pace.deadline,
+    )
+
+
+def _endpoint(
+    directory: NodeDirectory, settings: Settings, board: Board, about: About
+) -> AbstractContextManager[Endpoint]:
+    """The node's page; at an address that others reach, over TLS with the certificate that is given or the node's."""
+    host, port = parts_of(settings.http, field="http", least_port=0)
+    given = given_certificate(directory.path, settings.http_certificate, settings.http_key)
+    return closing(
+        Endpoint(
+            board,
+            host=host,
+            port=port,
+            about=about,
+            token=read_token(directory.path / OWNER),
+            metrics_token=read_token(directory.path / METRICS),
+            certificate=given if given or is_loopback(host) else directory.files(),
+        )
+    )
