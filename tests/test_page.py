@@ -200,7 +200,7 @@ ALGORITHM = prepared(
 
 def test_a_node_that_is_opened(tmp_path):
     """Refused without a token, before anything is sent; then with the node's own certificate."""
-    node = try_network(tmp_path / "net", ALGORITHM, hosts=["127.0.0.1"] * 3)[0]
+    node = try_network(tmp_path / "net", ALGORITHM, hosts=["127.0.0.1"] * 3, arrivals="public")[0]
     text = (node.path / "node.toml").read_text()
     (node.path / "node.toml").write_text(text.replace('http = ""', 'http = "0.0.0.0:8443"'))
     with pytest.raises(ConfigurationError, match="gossamer node token"):
@@ -223,7 +223,7 @@ def test_a_node_that_is_opened(tmp_path):
 
 
 def test_the_graph_is_that_of_the_agreement(tmp_path):
-    node = try_network(tmp_path / "net", ALGORITHM, hosts=["127.0.0.1"] * 3)[0]
+    node = try_network(tmp_path / "net", ALGORITHM, hosts=["127.0.0.1"] * 3, arrivals="public")[0]
     found = about(NodeDirectory(node.path).agreement(), ALGORITHM)
     assert found.members == ("node-0", "node-1", "node-2")
     assert found.links == ((0, 1), (0, 2), (1, 2))

@@ -89,7 +89,7 @@ def _facts(rows: list[tuple[str, str]]) -> str:
 def _summary(facts: Facts) -> str:
     promise = facts.promise
     basis = words.BASES[promise.basis]
-    rows = [("Who is protected", inline(words.UNITS[promise.unit])), ("From whom", inline(words.against(promise)))]
+    rows = [("Who is protected", inline(words.whom(promise))), ("From whom", inline(words.against(promise)))]
     if promise.losses:
         rows.append(("How much at most", inline(f"{words.cost(*added_up([facts.promised]))}, explained below.")))
         rows.append(("Spent so far", inline(f"{words.cost(*added_up([facts.spent]))}. {words.growth_in_words(facts)}")))
