@@ -90,12 +90,12 @@ def admit_requests(
     from gossamer.net.enrolment import admit
 
     found, console = admit(directory, requests), Console()
-    say(console, "\n".join(f"  {name}: {shown}" for name, shown in found.fingerprints.items()))
+    say(console, "\n".join(f"  {name}: {shown}" for name, shown in found.fingerprints.items()), whole=True)
     if found.members is None:
         say(console, f"Still missing: {', '.join(found.missing)}.")
         return
     say(console, f"Send {directory / 'members.json'} to every site. There: gossamer node accept DIR members.json")
-    say(console, f"All sites must see this fingerprint: {found.members.fingerprint}")
+    say(console, f"All sites must see this fingerprint: {found.members.fingerprint}", whole=True)
 
 
 @network.command("try")
@@ -246,7 +246,7 @@ def join_network(
     warn(*doubts.about_privacy(ready.guarantee), *registered.about_others(made))
     _say_agreed(console, ready, agreed.arrivals, agreed.exchanges)
     say(console, f"Send {request} to the coordinator. It holds public keys only.")
-    say(console, f"Fingerprint of {member}: {Request.read(request, agreed).fingerprint}")
+    say(console, f"Fingerprint of {member}: {Request.read(request, agreed).fingerprint}", whole=True)
 
 
 @node.command("accept")
@@ -265,8 +265,8 @@ def accept_members(
     console = Console()
 
     def confirmed(shown: Members) -> bool:
-        say(console, "\n".join(f"  {name}: {text}" for name, text in shown.fingerprints.items()))
-        say(console, f"Fingerprint of the network: {shown.fingerprint}")
+        say(console, "\n".join(f"  {name}: {text}" for name, text in shown.fingerprints.items()), whole=True)
+        say(console, f"Fingerprint of the network: {shown.fingerprint}", whole=True)
         if fingerprint is not None:
             return same_fingerprint(fingerprint, shown.fingerprint)
         if not sys.stdin.isatty():

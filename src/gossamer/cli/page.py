@@ -42,7 +42,7 @@ def token(
     elif settings.http and not settings.http.endswith(":0"):
         say(console, f"The page: {_address(node)}/#token={made}")
         if certificate := _certificate(node):
-            say(console, f"SHA-256 of its certificate: {fingerprint_of(certificate.read_bytes())}")
+            say(console, f"SHA-256 of its certificate: {fingerprint_of(certificate.read_bytes())}", whole=True)
 
 
 def ask(node: "NodeDirectory") -> dict[str, Any]:
