@@ -37,6 +37,7 @@ evidence: .venv/ready
 	$(BIN)/python -m bench.flow
 	$(BIN)/python -W ignore -m bench.idle
 	$(BIN)/python -m bench.life
+	$(BIN)/python -m bench.page
 	$(BIN)/python -W ignore -m bench.sites
 	$(BIN)/python -m bench.wheel
 

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
@@ -52,6 +53,14 @@ def together(name: str, stream: Stream, steps: int) -> float:
     begun = time.perf_counter()
     simulate_many(settings(name, steps), stream, steps, seeds=SEEDS, measure="local", progress=False)
     return time.perf_counter() - begun
+
+
+def measure(steps: int) -> dict[str, Any]:
+    """Seconds of every algorithm with all its settings, and how many these are; compiling is counted."""
+    stream = records(steps)
+    taken = {name: together(name, stream, steps) for name in ALGORITHMS}
+    sizes = {"budgets": len(EPSILONS), "seeds": len(SEEDS), "learners": LEARNERS, "dim": DIM}
+    return {"steps": steps, "runs": sizes["budgets"] * sizes["seeds"], "seconds": taken} | sizes
 
 
 def compare(make: Callable[[], list[Algorithm]], stream: Stream, steps: int) -> tuple[tuple[float, ...], float]:

@@ -30,6 +30,7 @@ from gossamer.cli import app
 from gossamer.cli.watching import ask
 from gossamer.errors import ConfigurationError
 from gossamer.net import Ledger, NodeDirectory, prepared, try_network
+from gossamer.net.web.access import new_token
 from tests.networks import free_range
 
 ROOT = Path(__file__).parent.parent
@@ -264,6 +265,7 @@ def test_three_nodes_run_to_their_end(tmp_path: Path) -> None:
     assert len(samples) == 20
     assert set(json.loads(samples[0])) == {"x", "y"}
     place = places(tmp_path)
+    new_token(tmp_path / "net" / "node-1" / "page.token")  # its page is read all the same
     command = [sys.executable, "-m", "gossamer", "network", "run", str(tmp_path / "net"), "--exchanges", "25"]
     done = subprocess.run(command, check=False, env=place, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -276,9 +278,10 @@ def test_three_nodes_run_to_their_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n<html>", b"HTTP/1.0 200\r\nContent-Length: 9\r\n\r\n{"],
+    [b"", b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n<html>", b"HTTP/1.0 200\r\nContent-Length: 9\r\n\r\n{"]
+    + [b"HTTP/1.0 200\r\n\r\n" + text for text in (b"[]", b"{}", b'{"counts": 1, "state": 2}')],
 )
-def test_a_page_that_makes_no_sense_is_no_answer(answer: bytes) -> None:
+def test_a_page_that_makes_no_sense_is_no_answer(answer: bytes, tmp_path: Path) -> None:
     def serve(server: socket.socket) -> None:
         connection, _ = server.accept()
         with connection:
@@ -288,7 +291,9 @@ def test_a_page_that_makes_no_sense_is_no_answer(answer: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=serve, args=(server,))
         thread.start()
-        assert ask(f"127.0.0.1:{server.getsockname()[1]}") == {"state": "no answer"}
+        http = f"127.0.0.1:{server.getsockname()[1]}"
+        (tmp_path / "node.toml").write_text(f'member = "a"\nsource = "b"\nhttp = "{http}"\n')
+        assert ask(NodeDirectory(tmp_path)) == {"state": "no answer"}
         thread.join()
 
 
@@ -336,7 +341,8 @@ class Follower:
 
     def exchanges(self) -> list[int]:
         """Where each node is; -1 where it has no page or no decision."""
-        shown = [ask(f"127.0.0.1:{self.port + 3 + learner}").get("exchange") for learner in range(3)]
+        nodes = [NodeDirectory(Path("clinics") / f"node-{learner}") for learner in range(3)]
+        shown = [ask(node).get("last_exchange") for node in nodes]
         return [-1 if exchange is None else exchange for exchange in shown]
 
     def end(self) -> list[int]:

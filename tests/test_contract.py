@@ -32,6 +32,7 @@ STEPS = 14  # not a multiple of any block, so that steps are left over
 RECORD = ("decisions", "messages")
 SEEDS = (11, 12)
 CHUNK = 16
+PROGRAMS = (engine.run_chunk, engine.run_small_chunk, engine.play)
 
 
 # Most of the time goes into compiling. Tests share runs where they can, and compiled programs where they cannot: the
@@ -153,9 +154,9 @@ def test_resumed_equals_uninterrupted(name, options, tmp_path):
 @every_algorithm
 def test_second_call_does_not_compile_again(name):
     fresh_run(name)
-    compiled = engine.run_chunk._cache_size(), engine.play._cache_size()
+    compiled = [program._cache_size() for program in PROGRAMS]
     fresh_run(name, seed=12)
-    assert (engine.run_chunk._cache_size(), engine.play._cache_size()) == compiled
+    assert [program._cache_size() for program in PROGRAMS] == compiled
 
 
 class RenamedNoise(FastNoise):

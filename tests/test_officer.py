@@ -31,7 +31,7 @@ from gossamer.net.registry import Known, Registry, default_registry
 from gossamer.privacy import Assumption, Gaussian, Guarantee, Pure
 from gossamer.privacy.guarantee import rounded_up
 from gossamer.privacy.meaning import best_guess, in_hundred, most_belief, most_hits
-from gossamer.reports.officer import gathered, html
+from gossamer.reports.officer import gathered, html, words
 from gossamer.reports.officer.facts import Agreed
 from gossamer.reports.officer.page import code_of
 from tests.test_launch import alone, go, hub, opened, say
@@ -494,3 +494,9 @@ def test_gaussian_noise_stays_within_what_its_epsilon_and_delta_say() -> None:
 
 def test_shares_are_rounded_up() -> None:
     assert [in_hundred(one) for one in (0.0, 0.50001, 0.9999, 1.0)] == ["0", "50.1", "100", "100"]
+
+
+def test_where_arrivals_are_public_only_the_content_is_protected() -> None:
+    promise = Guarantee("proven", losses=(Pure(0.5),), deltas=(0.0,))
+    assert "everybody may know that it came" not in words.whom(promise)
+    assert "everybody may know that it came" in words.whom(promise.with_public_arrivals())

@@ -163,11 +163,7 @@ def test_a_run_whose_data_were_changed_counts_for_both(tmp_path: Path) -> None:
     assert sorted(run.source for run in all_runs()) == ["fresh", "litres", "meters"]
     assert len({run.data for run in all_runs()}) == 2
     refused(limited(tmp_path / "three", 1.9, f'data = "{other}"', source="third"), data=None)
-    three = limited(tmp_path / "four", 3.0, f'data = "{other}"', source="fourth")
-    refused(three, data=None)  # the budget of the second run
-    shutil.rmtree(two.path)
-    shutil.rmtree(tmp_path / "three")
-    assert go(three, 2, data=None) == "finished"
+    assert go(limited(tmp_path / "four", 2.0, f'data = "{other}"', source="fourth"), 2, data=None) == "finished"
 
 
 @pytest.mark.parametrize("words", [("--again",), ("--source", "fresh")])
@@ -233,7 +229,13 @@ def test_a_copy_of_a_directory_counts_once(tmp_path: Path) -> None:
     assert run.directory == str(tmp_path / "moved")
 
 
-def test_a_budget_binds_all_runs_over_the_data_while_its_owner_can_change_it(tmp_path: Path) -> None:
+def test_a_newer_word_of_the_owner_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    go(limited(tmp_path / "one", 1.0), 2)
+    refused(limited(tmp_path / "two", 1.5))
+    assert go(limited(tmp_path / "three", 2.5), 2) == "finished"
+
+
+def test_a_budget_binds_runs_without_one_while_its_owner_can_change_it(tmp_path: Path) -> None:
     one = limited(tmp_path / "one", 1.5)
     go(one, 2)
     node = alone(tmp_path / "two")

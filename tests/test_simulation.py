@@ -209,9 +209,9 @@ def test_counters_are_exact_beyond_float32(far, tmp_path):
 def test_growing_phases_run_with_one_compilation_per_shape():
     runs = (Segment(2, 1), Segment(1, 4), Segment(3, 0), Segment(2, 8))
     algorithm = counting(topology.ring(2), schedule=Phases(runs))
-    before = engine.run_chunk._cache_size()
+    before = engine.run_small_chunk._cache_size()
     run = simulate(algorithm, Endless(), 25, every=1, chunk=4, **QUIET)
-    assert engine.run_chunk._cache_size() == before + 4
+    assert engine.run_small_chunk._cache_size() == before + 4
     assert_array_equal(run.steps, [1, 2, 6, 6, 6, 6, 14, 22, 25])
 
 
@@ -413,10 +413,10 @@ def test_test_neither_compiles_another_loop_nor_changes_growing_phases():
     )
     options = {"every": 3, "chunk": 8, "record": ("decisions",)} | QUIET
     without = simulate(algorithm, Endless(), 26, **options)
-    before = engine.run_chunk._cache_size()
+    before = engine.run_small_chunk._cache_size()
     test = problems.Block(np.array([[2.0], [4.0]]), np.zeros(2))
     run = simulate(algorithm, Endless(), 26, test=test, **options)
-    assert engine.run_chunk._cache_size() == before
+    assert engine.run_small_chunk._cache_size() == before
     assert_same(run, without, ("losses", "consensus", "decisions", "steps"))
     assert_array_equal(run.test_steps, [3, 7, 9, 15, 21, 26])
     assert_allclose(run.test_losses, 3 * next_decisions(run, every=3)[..., 0], rtol=1e-6)

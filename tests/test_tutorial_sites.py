@@ -61,6 +61,7 @@ class Follower:
         assert done.exit_code == 0, f"{words}: {done.output}{done.stderr}"
         if "admit" in words:
             self.fingerprint = done.output.strip().rpartition(": ")[2]
+            assert ("\n" in self.fingerprint, len(self.fingerprint.split())) == (False, 12)
         return done.output
 
     def wait(self) -> None:

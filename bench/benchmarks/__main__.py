@@ -48,14 +48,24 @@ def scaling(quick: bool) -> Json:
     return measure(2 if quick else 3, quick)
 
 
-MEASURE: dict[str, Callable[[bool], Any]] = dict(zip(PARTS, (comparison, algorithms, mechanisms, scaling), strict=True))
+def settings(quick: bool) -> Json:
+    """Four algorithms, each with all its settings in one program."""
+    from bench import many
+
+    return many.measure(1_000 if quick else 10_000)
+
+
+MEASURE: dict[str, Callable[[bool], Any]] = dict(
+    zip(PARTS, (comparison, algorithms, mechanisms, scaling, settings), strict=True)
+)
 
 
 def measure(parts: tuple[str, ...], quick: bool, busy: bool) -> None:
     """Into the evidence, part by part; parts that are not measured stay as they are."""
     from bench.benchmarks import environments, machine
 
-    environments.make_all()
+    if "comparison" in parts:
+        environments.make_all()
     found: Json = json.loads(EVIDENCE.read_text()) if EVIDENCE.exists() else {}
     for part in parts:
         print(f"{part}:", flush=True)

@@ -1,7 +1,6 @@
 """docs/benchmarks.md and its pictures, from the numbers in docs/evidence/: nothing is measured here.
 
-No text of this file has a digit in it: every number on the page comes from the evidence. A part "memory" of the
-evidence, `{"found": {"headings": [...], "rows": [[...], ...]}}`, becomes a table.
+No text of this file has a digit in it: every number on the page comes from the evidence.
 """
 
 from __future__ import annotations
@@ -19,10 +18,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "docs" / "evidence" / "benchmarks.json"
 GPU = ROOT / "docs" / "evidence" / "benchmarks-gpu.json"
+MEMORY = ROOT / "docs" / "evidence" / "memory.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 IMAGES = ROOT / "docs" / "images"
 WIDTH = 120
-PARTS = ("comparison", "algorithms", "mechanisms", "scaling")
+NEAR = 0.2
+"""As near as a measured peak should come to its estimate."""
+PARTS = ("comparison", "algorithms", "mechanisms", "scaling", "settings")
 
 Json = dict[str, Any]
 
@@ -61,6 +63,7 @@ def page(found: Json, gpu: Json | None) -> str:
         scaling(found["scaling"]["found"]),
         floor(found["scaling"]["found"]),
         every_algorithm(found["algorithms"]["found"]),
+        many_settings(found["settings"]["found"]),
         correlated_noise(found["mechanisms"]["found"]),
         on_gpu(gpu, found) if gpu else "",
         memory(found["memory"]["found"]) if "memory" in found else "",
@@ -329,23 +332,24 @@ def on_gpu(gpu: Json, found: Json) -> str:
             ),
             "![Time of a round on the GPU](images/benchmarks-gpu.png)",
             table(headings, rows),
-            *many_settings(gpu),
+            *(in_words(row) for row in gpu["rows"] if row["row"] == "settings"),
         ]
     )
 
 
-def many_settings(gpu: Json) -> list[str]:
-    """What `simulate_many` takes there."""
-    return [
-        wrapped(
-            f"{len(row['seconds'])} algorithms with {row['runs']} settings each ({row['budgets']} budgets, "
-            f"{row['seeds']} seeds), {row['learners']} learners, d = {row['dim']}, {row['steps']:,} rounds, by "
-            f"`simulate_many`: {sum(row['seconds'].values()):.0f} "
-            "seconds, compiling counted."
-        )
-        for row in gpu["rows"]
-        if row["row"] == "settings"
-    ]
+def many_settings(found: Json) -> str:
+    """What `simulate_many` takes on the machine of the other tables."""
+    return "\n\n".join(["## Many settings at once", in_words(found)])
+
+
+def in_words(row: Json) -> str:
+    """Seconds of a call for each algorithm, all together."""
+    return wrapped(
+        f"{len(row['seconds'])} algorithms with {row['runs']} settings each ({row['budgets']} budgets, "
+        f"{row['seeds']} seeds), {row['learners']} learners, d = {row['dim']}, {row['steps']:,} rounds, by "
+        f"`simulate_many`: {sum(row['seconds'].values()):.0f} "
+        "seconds, compiling counted."
+    )
 
 
 def on_processor(row: Json, found: Json) -> Json | None:
@@ -361,15 +365,29 @@ def on_processor(row: Json, found: Json) -> Json | None:
 
 def memory(found: Json) -> str:
     """Estimated and measured."""
-    return "\n\n".join(["## Memory", table(found["headings"], found["rows"])])
+    from bench.estimates import COLUMNS, cells
+
+    shares = [run["measured"] / run["estimate"] for run in found["runs"]]
+    close = sum(abs(share - 1) <= NEAR for share in shares)
+    return "\n\n".join(
+        [
+            "## Memory",
+            wrapped(
+                "What `simulate` estimates before a run starts, and by how much the run raised the peak of a process "
+                f"of its own. Of {len(shares)} runs {close} lie within {NEAR:.0%}; the ratio goes from "
+                f"{three(min(shares))} to {three(max(shares))}. A run must fit with a margin: "
+                "[simulate](simulate.md#memory) says which. `python -m bench.estimates` measures this table."
+            ),
+            table(COLUMNS, [cells(run) for run in found["runs"]]),
+        ]
+    )
 
 
 def machines(found: Json, gpu: Json | None) -> str:
     """Where the numbers come from."""
     rows = []
-    for part in (*PARTS, "memory"):
-        if part in found and "machine" in found[part]:
-            rows.append([part, *described(found[part]["machine"]), "yes" if found[part].get("busy") else "no"])
+    for part in PARTS:
+        rows.append([part, *described(found[part]["machine"]), "yes" if found[part].get("busy") else "no"])
     if gpu:
         device, host = gpu["machine"]["device"], described(gpu["machine"])
         commits = [host[2], *dict.fromkeys(row["commit"] for row in gpu["rows"] if "commit" in row)]  # rows run again
@@ -540,8 +558,11 @@ def wrapped(text: str, start: str = "") -> str:
 
 
 def evidence() -> tuple[Json, Json | None]:
-    """What is stored: of this machine, and of an accelerator."""
-    return json.loads(EVIDENCE.read_text()), json.loads(GPU.read_text()) if GPU.exists() else None
+    """What is stored: of this machine, with the memory of runs, and of an accelerator."""
+    found = json.loads(EVIDENCE.read_text())
+    if MEMORY.exists():
+        found["memory"] = {"found": json.loads(MEMORY.read_text())}
+    return found, json.loads(GPU.read_text()) if GPU.exists() else None
 
 
 def write() -> None:

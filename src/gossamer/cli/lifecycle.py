@@ -133,7 +133,7 @@ def follow(
     def compared(found: Members, new: Sequence[str]) -> bool:
         shown = {name: found.fingerprints[name] for name in new}
         say(console, "\n".join(f"New: {name}: {text}" for name, text in shown.items()))
-        say(console, f"Fingerprint of the network, which new members compare: {found.fingerprint}")
+        say(console, f"Fingerprint of the network, which new members compare: {found.fingerprint}", whole=True)
         if fingerprint is not None:
             return all(any(same_fingerprint(one, text) for one in fingerprint) for text in shown.values())
         _require_terminal("--fingerprint", "the fingerprint that each new member was shown when it joined")
@@ -164,7 +164,7 @@ def upgrade(
     say(console, f"What {old} has spent counts on, and its data are read on from where it stopped. Keep it.")
     say(console, "Its keys were not taken: new ones were made here.")
     say(console, f"Send {request} to the coordinator. It holds public keys only.")
-    say(console, f"Fingerprint of {member}: {Request.read(request, made.agreement()).fingerprint}")
+    say(console, f"Fingerprint of {member}: {Request.read(request, made.agreement()).fingerprint}", whole=True)
 
 
 def _agreed(bill: Bill, epsilon: float | None) -> Budget:

@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from gossamer.checks import check_count
-from gossamer.cli import doubts, lifecycle, records
+from gossamer.cli import doubts, lifecycle, page, records
 from gossamer.cli.config import load_for_nodes
 from gossamer.cli.show import say, warn
 from gossamer.cli.watching import watch
@@ -90,12 +90,12 @@ def admit_requests(
     from gossamer.net.enrolment import admit
 
     found, console = admit(directory, requests), Console()
-    say(console, "\n".join(f"  {name}: {shown}" for name, shown in found.fingerprints.items()))
+    say(console, "\n".join(f"  {name}: {shown}" for name, shown in found.fingerprints.items()), whole=True)
     if found.members is None:
         say(console, f"Still missing: {', '.join(found.missing)}.")
         return
     say(console, f"Send {directory / 'members.json'} to every site. There: gossamer node accept DIR members.json")
-    say(console, f"All sites must see this fingerprint: {found.members.fingerprint}")
+    say(console, f"All sites must see this fingerprint: {found.members.fingerprint}", whole=True)
 
 
 @network.command("try")
@@ -205,6 +205,7 @@ for command in ("renew", "follow", "upgrade", "backup", "move", "restore"):
     node.command(command)(getattr(lifecycle, command))
 node.command("check")(records.check)
 node.command("data")(records.change)
+node.command("token")(page.token)
 
 
 @node.command("join")
@@ -256,7 +257,7 @@ def join_network(
     warn(*doubts.about_privacy(ready.guarantee), *registered.about_others(made))
     _say_agreed(console, ready, agreed.arrivals, agreed.exchanges)
     say(console, f"Send {request} to the coordinator. It holds public keys only.")
-    say(console, f"Fingerprint of {member}: {Request.read(request, agreed).fingerprint}")
+    say(console, f"Fingerprint of {member}: {Request.read(request, agreed).fingerprint}", whole=True)
 
 
 @node.command("accept")
@@ -275,8 +276,8 @@ def accept_members(
     console = Console()
 
     def confirmed(shown: Members) -> bool:
-        say(console, "\n".join(f"  {name}: {text}" for name, text in shown.fingerprints.items()))
-        say(console, f"Fingerprint of the network: {shown.fingerprint}")
+        say(console, "\n".join(f"  {name}: {text}" for name, text in shown.fingerprints.items()), whole=True)
+        say(console, f"Fingerprint of the network: {shown.fingerprint}", whole=True)
         if fingerprint is not None:
             return same_fingerprint(fingerprint, shown.fingerprint)
         if not sys.stdin.isatty():
@@ -343,8 +344,8 @@ def run(
     found = sorted(made, key=lambda path: int(path.name.removeprefix("node-")))
     if not found:
         raise ConfigurationError("DIR", str(directory), "a directory made by `gossamer network try`")
-    pages = [NodeDirectory(path).settings().http for path in found]
-    if not all(pages):
+    nodes = [NodeDirectory(path) for path in found]
+    if not all(node.settings().http for node in nodes):
         raise ConfigurationError("http", "", "an address in every node.toml", "the table is read from there")
     logs = [(path / "node.log").open("ab") for path in found]
     extra = [] if exchanges is None else ["--exchanges", str(exchanges)]
@@ -353,7 +354,7 @@ def run(
         for path, log in zip(found, logs, strict=True)
     ]
     try:
-        watch(found, pages, started)
+        watch(nodes, started)
     except KeyboardInterrupt:
         pass
     finally:

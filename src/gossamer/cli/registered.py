@@ -22,7 +22,7 @@ def enter(node: NodeDirectory) -> None:
 
 def about_others(node: NodeDirectory) -> list[str]:
     """What the owner of a node should know of other runs over its data; nothing where there are none."""
-    path = registry_of(node.path, node.registry)
+    path = registry_of(node.path, node.settings().registry)
     if not path.exists():
         return []
     with Ledger.open(node.ledger, read_only=True) as ledger, closing(Registry(path, read_only=True)) as registry:

@@ -37,10 +37,10 @@ def warn(*lines: str) -> None:
         console.print(Text.assemble(("warning: ", "bold yellow"), line), soft_wrap=True, highlight=False)
 
 
-def say(console: Console, text: str, style: str = "") -> None:
-    """Print a text as it is: brackets are not markup, numbers are not coloured.
+def say(console: Console, text: str, style: str = "", *, whole: bool = False) -> None:
+    """Print a text as it is: brackets are not markup, numbers are not coloured; `whole`: its lines are not broken.
 
     >>> say(Console(width=40), "[data] seed 7")
     [data] seed 7
     """
-    console.print(Text(text, style=style))
+    console.print(Text(text, style=style), soft_wrap=whole)

@@ -40,12 +40,15 @@ from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import Witness
 from gossamer.net.takehome import take_home
 from gossamer.net.web.endpoint import Endpoint
-from gossamer.net.web.status_board import Board
+from gossamer.net.web.server import Limits
+from gossamer.net.web.status import About
+from gossamer.net.web.status_board import Board, Plan
 from gossamer.net.wire.frames import Format, Frame, FrameError
 from gossamer.net.wire.transport import Transport
 from gossamer.net.wire.zenoh_link import Files, Link, Peer, ZenohTransport
 
 __all__ = [
+    "About",
     "Agreement",
     "Bill",
     "Board",
@@ -59,6 +62,7 @@ __all__ = [
     "Identity",
     "Ledger",
     "LedgerError",
+    "Limits",
     "Link",
     "Member",
     "Members",
@@ -66,6 +70,7 @@ __all__ = [
     "NodeDirectory",
     "Pace",
     "Peer",
+    "Plan",
     "Query",
     "Request",
     "Restored",

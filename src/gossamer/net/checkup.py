@@ -26,6 +26,7 @@ from gossamer.net.registry import Registry, registry_of
 from gossamer.net.settings import Settings, query_table
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
+from gossamer.net.web.rows import both
 from gossamer.problems import Problem
 
 _LONGEST_LOG = 2**20
@@ -39,6 +40,7 @@ def source_of(
     data: str | Iterable[Any] | None = None,
     *,
     new_data: bool = False,
+    told: Faults | None = None,
 ) -> Source:
     """The samples of a node; what cannot be used is told to the owner alone.
 
@@ -49,8 +51,10 @@ def source_of(
         schema: of the records; None where samples come as numbers.
         data: other data than the settings name; or an iterable.
         new_data: nothing on standard input was used before a restart.
+        told: of every sample that cannot be used too.
     """
-    faults, named = _Faults(directory / "rejected.log"), settings.data if data is None else data
+    written, named = _Faults(directory / "rejected.log"), settings.data if data is None else data
+    faults: Faults = written if told is None else both(written, told)
     if not isinstance(named, str):
         return from_iterable(named, problem, schema=schema, faults=faults)
     if named == "-":

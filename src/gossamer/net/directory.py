@@ -5,6 +5,7 @@ agreement.json   what all nodes of the network have agreed on: algorithm, pace, 
 request.json     its public keys, for the coordinator
 members.json     the public keys of all members, and accepted.json: the fingerprints that its owner has accepted
 cert.pem, cert.key, pair.key    who it is; the keys were made here and leave it never
+page.token       who has it may see the node's page; metrics.token: its metrics only. There where they were made
 noise.key        32 secret bytes; encrypted from the first start on where node.toml says sealed = true
 ledger.db        what was released; made together with the key. Large messages and states: ledger.blobs
 decisions        the model: the decision that was released last, and the mean of all
@@ -66,11 +67,6 @@ class NodeDirectory:
     def witness(self) -> str:
         """Where node.toml says that the witness lies, also of directories that earlier versions made."""
         return str(self.table().get("witness", ""))
-
-    @property
-    def registry(self) -> str:
-        """Where node.toml says that the registry lies, likewise."""
-        return str(self.table().get("registry", ""))
 
     def table(self) -> dict[str, Any]:
         """What node.toml says, whatever version of Gossamer made it."""

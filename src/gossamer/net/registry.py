@@ -121,6 +121,11 @@ def counted(runs: Sequence[Known]) -> list[Cost]:
     return alone + [_largest(costs) for costs in joint.values()]
 
 
+def limits_of(own: Known, others: Sequence[Known]) -> list[Budget]:
+    """What the data of a run may cost in all: what its owner says for this run, or else for others that are there."""
+    return [own.budget] if own.budget else [one.budget for one in others if one.budget and one.there]
+
+
 def _largest(costs: Sequence[Cost]) -> Cost:
     losses = [cost.loss for cost in costs if cost.loss is not None]
     return costs[0]._replace(
@@ -222,13 +227,7 @@ class Registry:
             return self._runs()
 
     def reserve(self, key: str, cost: Cost, exchanges: int) -> bool:
-        """Write down what a run is about to cost, where every budget of its data covers that with all other runs.
-
-        Args:
-            key: of the run, as of `Known`.
-            cost: of a record that came once.
-            exchanges: for how many of them.
-        """
+        """Write down what a run is about to cost, for a record that came once, where budgets of its data cover that."""
         with self._errors(), self._transaction():
             runs = self._runs()
             own = [one for one in runs if one.key == key]
@@ -237,8 +236,7 @@ class Registry:
             for one in own:
                 others = [other for other in runs if other.data == one.data and other.key != key]
                 costs = counted([*others, one._replace(cost=several_times(cost, one.times))])
-                budgets = [run.budget for run in (one, *others) if run.budget and (run is one or run.there)]
-                if not all(within(costs, budget) for budget in budgets):
+                if not all(within(costs, budget) for budget in limits_of(one, others)):
                     return False
             spent = (_written(cost), exchanges, key)
             self._database.execute("UPDATE runs SET cost = ?, exchanges = ? WHERE key = ?", spent)
@@ -332,15 +330,14 @@ class DataAccount:
         known = self._registry.over_same_data(self._key)
         own = [one._replace(cost=several_times(cost(exchanges), one.times)) for one in known if one.key == self._key]
         alike = [[mine, *(one for one in known if one.data == mine.data and one.key != self._key)] for mine in own]
-        runs = max(alike, key=lambda runs: added_up(counted(runs))[0])
-        others, asked = counted(runs[1:]), runs[0].cost
-        limits = {str(one.budget) for one in runs if one.budget and (one.key == self._key or one.there)}
-        spent, first = (rounded_up(added_up(costs)[0]) for costs in (others, [asked]))
-        units = units_of([*others, asked])
+        asked, *known = max(alike, key=lambda runs: added_up(counted(runs))[0])
+        others, limits = counted(known), {str(limit) for limit in limits_of(asked, known)}
+        spent, first = (rounded_up(added_up(costs)[0]) for costs in (others, [asked.cost]))
+        units = units_of([*others, asked.cost])
         what = "the first exchange of this one costs" if exchanges == 1 else "this one costs, with its next exchange,"
         raise PrivacyError(
             f"budget: these data may cost {' and '.join(sorted(limits))} in all, as [budget] in node.toml says. Other "
-            f"runs over them ({len(runs) - 1}) have cost epsilon {spent}; {what} epsilon {first}. "
+            f"runs over them ({len(known)}) have cost epsilon {spent}; {what} epsilon {first}. "
             + (f"They do not protect the same: {'; '.join(units)}; so nothing adds up. " if len(units) > 1 else "")
             + "`gossamer ledger total` lists all runs. Raise the budget, or take other data. Nothing was sent."
         )

@@ -17,10 +17,14 @@ SETTINGS = """\
 # Member {member} of network {network}. What all members have agreed on is in agreement.json.
 member = {member}
 
-# Where it listens: "" for the address in the agreement. And its own page (/healthz /metrics /guarantee /decision
-# /predict; "" for none).
+# Where it listens: "" for the address in the agreement.
 listen = ""
+
+# Its own page, for a browser; "" for none. At an address that others reach it needs a token (`gossamer node token DIR`)
+# and has TLS: with the node's certificate, or with the one that is given here, and its key.
 http = "{http}"
+http_certificate = ""
+http_key = ""
 
 # Samples: a .csv or .jsonl file, which may grow, a .parquet file, a folder in which such files arrive, a database
 # ("sqlite:FILE", "postgresql://USER@HOST/NAME"; then [query] is needed), or "-" for standard input. The label's name
@@ -85,6 +89,8 @@ class Settings:
     source: str
     listen: str = ""
     http: str = ""
+    http_certificate: str = ""
+    http_key: str = ""
     data: str = "-"
     label: str = "y"
     rotated: bool = False

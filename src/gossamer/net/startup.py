@@ -23,6 +23,7 @@ from gossamer.net.data.survey import Survey
 from gossamer.net.dependencies import require_net
 from gossamer.net.directory import NodeDirectory
 from gossamer.net.ledgers import earlier_costs, enter_earlier, enter_own
+from gossamer.net.membership.agreement import Agreement
 from gossamer.net.node.agreement import prepared, promise_of, require_kept
 from gossamer.net.node.node import Node
 from gossamer.net.node.spending import Spending
@@ -32,7 +33,10 @@ from gossamer.net.store.decisions import Decisions
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.vault import Sealer
 from gossamer.net.store.witness import witness_of
+from gossamer.net.web.access import METRICS, OWNER, given_certificate, is_loopback, read_token
 from gossamer.net.web.endpoint import Endpoint
+from gossamer.net.web.rows import CountedSource
+from gossamer.net.web.status import About
 from gossamer.net.web.status_board import Board
 from gossamer.net.wire.addresses import parts_of
 from gossamer.net.wire.renewal import RenewedTransport, Told
@@ -42,6 +46,7 @@ from gossamer.problems import Problem
 from gossamer.topology import Topology
 
 _LEAST_KEPT, _MOST_KEPT, _EXCHANGES_KEPT, _KEPT_BYTES = 16, 4096, 8, 2**24
+_DRAWN = 64  # members whose links the page draws
 _LOOK = 5.0  # seconds between two looks for a newer agreement
 _M_ARENA_MAX, _ARENAS = -8, 2  # of mallopt(3)
 
@@ -138,7 +143,9 @@ def launch(
         if not ledger.ended and not given:
             found = check_data(directory, settings, ready.problem, agreed.schema, mark)
             require_sound(directory, settings, found, tell)
-        source = source_of(directory.path, settings, ready.problem, agreed.schema, data, new_data=new_data)
+        source = source_of(
+            directory.path, settings, ready.problem, agreed.schema, data, new_data=new_data, told=board.rows.fault
+        )
         if settings.continues and ledger.state() is None:
             source.resume(mark)
         enter_earlier(directory.path, settings, registry)
@@ -155,7 +162,7 @@ def launch(
             key=key,
             ledger=ledger,
             transport=_transport(link, board),
-            source=source,
+            source=CountedSource(source, board.rows),
             board=board,
             pace=agreed.pace,
             exchanges=min((end for end in (exchanges, agreed.exchanges) if end is not None), default=None),
@@ -167,7 +174,7 @@ def launch(
             arrivals=agreed.arrivals,
         )
         if settings.http:
-            endpoint = stack.enter_context(_endpoint(board, settings.http))
+            endpoint = stack.enter_context(_endpoint(directory, settings, board, about(agreed, ready)))
             board.log("serving", host=endpoint.host, port=endpoint.port)
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
@@ -192,7 +199,7 @@ def _transport(link: Link, board: Board) -> RenewedTransport:
     """To the neighbours, with a certificate that is renewed in time."""
 
     def told(event: Told, until: datetime) -> None:
-        board.set("certificate_end_time", until.timestamp())
+        board.set("certificate_end", until.timestamp())
         days = (until - datetime.now(UTC)).days
         if event == "certificate_ends":
             board.log("certificate_ends", days=days)
@@ -232,6 +239,38 @@ def _ledger(
     return Ledger.open(directory.ledger, sealer=sealer, witness=witness, keep=keep, adopt=adopt)
 
 
-def _endpoint(board: Board, address: str) -> AbstractContextManager[Endpoint]:
-    host, port = parts_of(address, field="http", least_port=0)
-    return closing(Endpoint(board, host=host, port=port))
+def about(agreement: Agreement, algorithm: Algorithm) -> About:
+    """What the page says of a network: all of it is in the agreement.
+
+    Of large networks the links are left out: no picture of them could be read.
+    """
+    topology = algorithm.topology
+    assert isinstance(topology, Topology)
+    drawn = range(topology.learners) if topology.learners <= _DRAWN else ()
+    links = {(min(one, other), max(one, other)) for one in drawn for other in topology.ever_meets(one)[0]}
+    return About(
+        network=agreement.network,
+        algorithm=f"{algorithm.name} on {topology.name}",
+        members=tuple(one.name for one in agreement.members),
+        links=tuple(sorted(links)),
+        deadline=agreement.pace.deadline,
+    )
+
+
+def _endpoint(
+    directory: NodeDirectory, settings: Settings, board: Board, about: About
+) -> AbstractContextManager[Endpoint]:
+    """The node's page; at an address that others reach, over TLS with the certificate that is given or the node's."""
+    host, port = parts_of(settings.http, field="http", least_port=0)
+    given = given_certificate(directory.path, settings.http_certificate, settings.http_key)
+    return closing(
+        Endpoint(
+            board,
+            host=host,
+            port=port,
+            about=about,
+            token=read_token(directory.path / OWNER),
+            metrics_token=read_token(directory.path / METRICS),
+            certificate=given if given or is_loopback(host) else directory.files(),
+        )
+    )

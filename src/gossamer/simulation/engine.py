@@ -276,6 +276,14 @@ run_chunk = jax.jit(_run_chunk, static_argnames=("program", "rows", "even"))
 """A chunk that is not full, or is resumed in its middle, runs the very same compiled loop: its bounds are run-time
 values. Results do not depend on where a run was cut, to the last bit."""
 
+run_small_chunk = jax.jit(
+    _run_chunk,
+    static_argnames=("program", "rows", "even"),
+    compiler_options={"xla_disable_hlo_passes": "cpu-parallel-task-assigner"},
+)
+"""The same for small exchanges on a CPU (`sizes.runner`), whose loops are not split between threads: to wake one takes
+longer than to do its part."""
+
 
 @partial(jax.jit, static_argnames="program")
 def play(program: Program, worlds: World, inputs: Inputs) -> tuple[jax.Array, jax.Array]:

@@ -17,7 +17,7 @@ from gossamer.simulation import engine, measuring
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import chunks
 from gossamer.simulation.program import Program
-from gossamer.simulation.sizes import even_of, length_of, slots_of
+from gossamer.simulation.sizes import even_of, length_of, runner, slots_of
 
 NEAR = 0.25
 """Of a run that may take more than this share of the memory that is there, the compiler is asked."""
@@ -139,7 +139,7 @@ def _scratch(feeder: Feeder, program: Program, run: Shape) -> int:
     worlds = jax.eval_shape(lambda: jax.vmap(lambda _: engine.start(program))(np.zeros(run.seeds)))
     inputs = feeder.inputs(chunk, every=run.every)
     cut = chunk.first, chunk.stop, slots_of(run.length, run.every), even_of(chunk, run.every)
-    compiled = engine.run_chunk.lower(program, feeder.constant, worlds, inputs, *cut).compile()
+    compiled = runner(feeder, chunk).lower(program, feeder.constant, worlds, inputs, *cut).compile()
     known: Any = compiled.memory_analysis()
     return int(known.temp_size_in_bytes)
 

@@ -27,7 +27,7 @@ from gossamer.simulation.mesh import agreement, lost, spread_over
 from gossamer.simulation.plan import Chunk, chunks, cut_at_rows, left_over
 from gossamer.simulation.program import Measure, Program
 from gossamer.simulation.run import Run
-from gossamer.simulation.sizes import even_of, length_of, slots_of, usual_every
+from gossamer.simulation.sizes import even_of, length_of, runner, slots_of, usual_every
 from gossamer.simulation.tally import put_down, report
 from gossamer.simulation.testing import HeldOut
 from gossamer.streams import Stream
@@ -173,7 +173,7 @@ def _play_all(
         except GossamerError:  # a live stream ended early: what was played is kept
             look(done, played, last=True)
             raise
-        run_chunk = debugger.run_chunk if debug else engine.run_chunk
+        run_chunk = debugger.run_chunk if debug else runner(feeder, chunk)
         slots, even = slots_of(chunk.length, tally.every), even_of(chunk, tally.every)
         worlds, outputs = run_chunk(program, constant, worlds, inputs, chunk.first, chunk.stop, slots, even)
         tested = held_out is not None and chunk.end % tally.every == 0

@@ -1,7 +1,11 @@
 """How a run is cut by default: exchanges for each row of its result, and for each call of the compiled program."""
 
+import math
+from typing import Any
+
 import jax
 
+from gossamer.simulation import engine
 from gossamer.simulation.feeders import draws_units
 from gossamer.simulation.feeding import Feeder
 from gossamer.simulation.plan import Chunk, batch_of, chunk_length, in_step
@@ -10,6 +14,7 @@ from gossamer.simulation.program import Program
 _ROWS = 1000  # rows a run keeps unless told otherwise
 _ROW_NUMBERS, _FEWEST_ROWS = 2**25, 4  # with many learners fewer, so that they do not fill the memory
 _TESTED_ROWS = 50  # likewise where every row ends with a test
+_SPLIT = 100_000  # numbers of an exchange: with fewer, one thread is faster than two, 1.5 times with 84,000
 
 
 def usual_every(program: Program, seeds: int, exchanges: int, *, tested: bool) -> int:
@@ -51,3 +56,15 @@ def slots_of(length: int, every: int) -> int:
 def even_of(chunk: Chunk, every: int) -> int | None:
     """On an accelerator, where the chunk allows it: exchanges from one place at which a row may begin to the next."""
     return None if jax.default_backend() == "cpu" else chunk.even(every)
+
+
+def runner(feeder: Feeder, chunk: Chunk) -> Any:
+    """The compiled loop of a chunk: that of small exchanges, or the one that splits what it does between threads.
+
+    A program that draws noise has enough to do for two threads also where its numbers are few.
+    """
+    algorithm = feeder.algorithm
+    samples = feeder.width * max(1, chunk.block) * math.prod(algorithm.problem.feature_shape)
+    numbers = len(feeder.sources) * (samples + algorithm.learners * algorithm.problem.dim)
+    alone = jax.default_backend() == "cpu" and feeder.spread.mesh is None
+    return engine.run_small_chunk if alone and not feeder.in_program and numbers < _SPLIT else engine.run_chunk

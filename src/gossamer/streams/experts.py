@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -109,7 +109,7 @@ class Sums(Stream):
         self.features, self.occurrences, self.promises = whole.features, whole.occurrences, whole.unenforced
         self.description = f"sums over {len(counts)} blocks of {whole.description}"
         self._rows = max(1, _PAGE_SUMS // (self.learners * whole.features[0]))
-        self._last: tuple[int, Array] | None = None
+        self._drawing: dict[int, Future[Array]] = {}
 
     def fingerprint(self) -> str | None:
         """Of the stream of samples, and of what is added up."""
@@ -124,12 +124,17 @@ class Sums(Stream):
         return Block(x, np.zeros(x.shape[:2], np.float32))
 
     def _pages(self, first: int, end: int) -> list[Array]:
-        """Every page has a generator of its own, and NumPy draws without Python's lock: threads share them."""
-        known = self._last[1:] if self._last is not None and self._last[0] == first else ()
-        with ThreadPoolExecutor() as threads:
-            parts = [*known, *threads.map(self._drawn, range(first + len(known), end))]
-        self._last = end - 1, parts[-1]
-        return parts
+        """Every page has a generator of its own, and NumPy draws without Python's lock: threads share them.
+
+        As many pages after these are drawn meanwhile, as far as the stream goes: who reads them next need not wait.
+        """
+        known, until = self._drawing, min(2 * end - first, -(-len(self.counts) // self._rows))
+        threads = ThreadPoolExecutor()
+        self._drawing = {
+            page: known.get(page) or threads.submit(self._drawn, page) for page in range(first, max(end, until))
+        }
+        threads.shutdown(wait=False)
+        return [self._drawing[page].result() for page in range(first, end)]
 
     def _drawn(self, page: int) -> Array:
         whole, rows = self._whole, slice(page * self._rows, (page + 1) * self._rows)

@@ -89,6 +89,7 @@ class Correspondence:
         self._transport, self._board, self._pace = transport, board, pace
         self._answer, self._check_seen = answer, check_seen
         self.neighbours = sorted(hears | hearers)
+        board.meet(self.neighbours)
         self._inbox = Inbox(self.neighbours, form, board)
         self._stop = threading.Event()
         self._greeted: set[int] = set()
@@ -131,7 +132,7 @@ class Correspondence:
         now = time.monotonic()
         if now - self._looked_at >= min(1.0, self._pace.deadline / 4):
             self._looked_at, connected = now, self._transport.connected
-            self._board.set("neighbours_connected", len(connected))
+            self._board.connect(connected)
             lost = [neighbour for neighbour in self.neighbours if neighbour not in connected]
             self._lost_at = {neighbour: self._lost_at.get(neighbour, now) for neighbour in lost}
         return frozenset(one for one, since in self._lost_at.items() if now - since >= self._pace.deadline)
@@ -221,6 +222,7 @@ class Correspondence:
             else:
                 self._greeted.add(frame.sender)
                 self._check_seen(frame.sender, frame.position)
+        self.unreachable()  # what the board says of connections stays true, however long this node waits
         for sender, (wanted, arrived) in wants.items():  # one of each neighbour: an answer costs more than a question
             self._reply(sender, wanted, arrived)
         if self._stop.is_set():

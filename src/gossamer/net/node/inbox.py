@@ -156,6 +156,7 @@ class Inbox:
             self._drop(sender, error.reason)
             return None
         self._heard_at[sender] = time.monotonic()
+        self._board.heard(sender)
         if frame.kind in ("want", "seen"):
             return frame
         if reason := self._keep(frame):

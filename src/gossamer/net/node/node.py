@@ -119,7 +119,11 @@ class Node:
         self._state: State = None
         self._begun = -math.inf
         board.guarantee = promise
-        board.set("started_time", time.time())
+        board.set("start_time", time.time())
+        board.set("period", self.pace.period)
+        plan = self._spending.plan()
+        if plan is not None:
+            board.intend(plan)
         if algorithm.guarantee.horizon is not None:
             board.set("horizon", algorithm.guarantee.horizon)
 
@@ -178,6 +182,7 @@ class Node:
         self._gossip = restored(kept.gossip, kept.arrays, sent, self._me.theta)
         self._post.restore_seen(kept.seen)
         self._show_spent(last.spent)
+        self.board.set("last_exchange", self._position.exchange)
         self.board.log("resumed", exchange=self._position.exchange)
         if self.ledger.ended:  # nothing is released any more: no sample is read, and nobody has to agree
             return
@@ -214,8 +219,7 @@ class Node:
             gossip, state = self._me.release(self._state, block, exchange, self._gossip)
             self._commit_and_send("release", Position(exchange, 0), gossip, state)
             self._finish()
-            self.board.count("exchanges")
-            self.board.count("exchange_seconds", time.monotonic() - begun)
+            self.board.exchanged(exchange, time.monotonic() - begun)
 
     def _finish(self) -> None:
         """The rest of an exchange whose step at the position has been sent."""

@@ -10,10 +10,14 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net.store.chain import Spent
 from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
+from gossamer.net.web.status_board import Plan
 from gossamer.privacy import Budget, Guarantee, Loss, accounting, compose
 from gossamer.privacy.guarantee import content_of
 
 T = TypeVar("T")
+
+_ENDLESS = 2**40
+"""Exchanges: nobody makes so many."""
 
 Refusal = Literal["horizon_used_up", "budget_used_up"]
 """Why nothing is released any more."""
@@ -237,6 +241,32 @@ class Spending:
             return "budget_used_up"
         return None
 
+    def plan(self) -> Plan | None:
+        """What may be spent in all, and how many exchanges that covers; None without a guarantee."""
+        promise, most = self._algorithm.guarantee, self._covered()
+        if promise.basis == "none":
+            return None
+        if self._budget is not None:
+            epsilon, delta = self._budget.epsilon, self._budget.delta
+        else:
+            delta = own_of(promise.deltas, self._learner)
+            epsilon = own_of(promise.losses, self._learner).epsilon(delta)
+            delta = min(1.0, delta + promise.sampler_share(epsilon))
+        first, last = (self.shown(self.after(n))[0] for n in (1, _ENDLESS if most is None else max(1, most)))
+        return Plan(epsilon, delta, most, grows=last > first)
+
+    def _covered(self) -> int | None:
+        """How many exchanges are covered, by bisection; None: they never end."""
+        known, tried = 0, 1
+        while self.refusal(tried - 1) is None:
+            if tried >= _ENDLESS:
+                return None
+            known, tried = tried, 2 * tried
+        while tried - known > 1:
+            middle = (known + tried) // 2
+            known, tried = (middle, tried) if self.refusal(middle - 1) is None else (known, middle)
+        return known
+
     def require_one_release(self) -> None:
         """Refuse a budget below what the first exchange costs: the node would never say anything."""
         if self.refusal(0) == "budget_used_up" and self._budget is not None:
@@ -245,10 +275,12 @@ class Spending:
             raise PrivacyError.of("[budget]", given, "what earlier runs and the first exchange cost, or more", hint)
 
     def shown(self, spent: Sequence[Spent]) -> tuple[float, float]:
-        """Epsilon and delta of what was spent."""
-        promise = self._algorithm.guarantee
+        """Epsilon and delta of what was spent; where there is a budget with earlier runs, at its delta."""
+        promise, loss = self._algorithm.guarantee, self._loss(spent)
+        if self._budget is not None:
+            return self._counted(loss, self._budget), self._budget.delta
         delta = own_of(promise.deltas, self._learner)
-        epsilon = self._loss(spent).epsilon(delta)
+        epsilon = loss.epsilon(delta)
         return epsilon, min(1.0, delta + promise.sampler_share(epsilon))
 
     def _loss(self, spent: Sequence[Spent]) -> Loss:
@@ -257,10 +289,13 @@ class Spending:
 
     def _within(self, budget: Budget, exchanges: int) -> bool:
         """Whether earlier runs and so many exchanges of this one stay within a budget."""
-        promise = self._algorithm.guarantee
-        if promise.basis == "none":
+        if self._algorithm.guarantee.basis == "none":
             return False
-        own = Cost("", "", self._learner, self._loss(self.after(exchanges)), 0.0, promise.sampler_error, "")
+        return self._counted(self._loss(self.after(exchanges)), budget) <= budget.epsilon
+
+    def _counted(self, loss: Loss, budget: Budget) -> float:
+        """Epsilon of earlier runs and of this loss together, at the budget's delta; infinite where it is too small."""
+        own = Cost("", "", self._learner, loss, 0.0, self._algorithm.guarantee.sampler_error, "")
         errors = math.fsum(cost.error for cost in (*self._earlier, own))
         left = budget.delta - accounting.sampler_share(errors, budget.epsilon)
-        return left >= 0 and added_up([*self._earlier, own], left)[0] <= budget.epsilon
+        return added_up([*self._earlier, own], left)[0] if left >= 0 else math.inf

@@ -1,19 +1,18 @@
 """What a node shows of itself: counts, bytes, timings and spend by an allow-list, and its published decision.
 
-Nothing here is computed from samples: no loss, no accuracy, no number of samples. What is not on a list is refused.
+Nothing here is computed from samples, but for what was read and rejected of them: that is for the owner alone.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import numbers
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TextIO
+from collections import deque
+from collections.abc import Collection
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -22,86 +21,41 @@ from gossamer.data.schema import Schema
 from gossamer.errors import ConfigurationError, DataError, NetworkError
 from gossamer.model import TrainedModel
 from gossamer.net.data.samples import features_of
-from gossamer.net.wire.frames import REASONS
+from gossamer.net.web.allowed import (
+    ALLOWED,
+    DROPS,
+    EVENTS,
+    STATES,
+    VERSION,
+    State,
+    as_number,
+    check_field,
+    check_metric,
+    in_prometheus,
+)
+from gossamer.net.web.rows import Rows
 from gossamer.privacy import Guarantee
 from gossamer.problems import Problem
 from gossamer.streams.base import Array, fault
 
-State = Literal["starting", "running", "waiting", "finished", "exhausted", "stopped"]
-"""Of a node; "waiting": arrivals are public, and nobody has samples; "exhausted": its budget or horizon is used up, so
-it releases nothing more and still serves."""
-
-DROPS = (*REASONS, "late", "early", "duplicate", "other_payload", "stranger", "queue", "forged")
-"""Why a frame can be dropped; "queue": more came than the node could look at; "forged": its tag is not the sender's."""
-
-_LONGEST_TEXT = 500
 _LOGGED_EVERY = 1.0  # seconds
+_RATE_OVER, _RATE_MOST = 60.0, 600  # seconds, exchanges
 
 
-class Metric(NamedTuple):
-    """One line of the allow-list: the type that Prometheus knows it as, and what it means."""
+class Plan(NamedTuple):
+    """What a learner may spend in all, and how many exchanges that covers (None: they never end).
 
-    kind: Literal["counter", "gauge"]
-    help: str
+    Attributes:
+        epsilon: of the budget.
+        delta: likewise.
+        exchanges: that it covers.
+        grows: whether what is spent grows from exchange to exchange.
+    """
 
-
-ALLOWED: Mapping[str, Metric] = MappingProxyType(
-    {
-        "exchanges": Metric("counter", "Exchanges that were completed."),
-        "messages_sent": Metric("counter", "Messages sent, without those sent again."),
-        "messages_received": Metric("counter", "Messages of neighbours that were accepted."),
-        "bytes_sent": Metric("counter", "Bytes of all frames sent."),
-        "bytes_received": Metric("counter", "Bytes of all frames received."),
-        "resent": Metric("counter", "Messages sent again from the outbox."),
-        "missing": Metric("counter", "Messages of neighbours that did not come in time."),
-        "void": Metric("counter", "Exchanges whose gossip was given up."),
-        "wanted": Metric("counter", "Requests sent to neighbours to send a message again."),
-        "frames_dropped": Metric("counter", "Frames that were dropped, by reason."),
-        "exchange_seconds": Metric("counter", "Seconds spent in exchanges."),
-        "commit_seconds": Metric("counter", "Seconds spent writing the ledger."),
-        "waiting_seconds": Metric("counter", "Seconds spent waiting for neighbours."),
-        "neighbours_connected": Metric("gauge", "Neighbours with a live connection."),
-        "epsilon_spent": Metric("gauge", "Epsilon spent so far, at the delta spent."),
-        "delta_spent": Metric("gauge", "Delta at which the epsilon is stated."),
-        "ledger_rows": Metric("gauge", "Rows of the ledger, its first two and those of gossip included."),
-        "horizon": Metric("gauge", "Steps that the guarantee covers; absent where they are endless."),
-        "certificate_end_time": Metric("gauge", "Until when the node's certificate is good, in seconds since 1970."),
-        "started_time": Metric("gauge", "When the process started, in seconds since 1970."),
-    }
-)
-"""All that a node measures."""
-
-
-class Event(NamedTuple):
-    """One line of the allow-list of logs: its level, and the fields it may have."""
-
-    level: Literal["info", "warning", "error"]
-    fields: frozenset[str]
-
-
-def _event(level: Literal["info", "warning", "error"], *fields: str) -> Event:
-    return Event(level, frozenset(fields))
-
-
-EVENTS: Mapping[str, Event] = MappingProxyType(
-    {
-        "started": _event("info", "exchange"),
-        "resumed": _event("info", "exchange"),
-        "waiting": _event("warning", "answers", "needed"),
-        "frame_dropped": _event("warning", "reason", "sender"),
-        "missing": _event("warning", "sender", "exchange", "step"),
-        "given_up": _event("warning", "exchange", "step"),
-        "horizon_used_up": _event("info", "exchange"),
-        "budget_used_up": _event("info", "exchange"),
-        "left_network": _event("error"),
-        "certificate_used": _event("info", "days"),
-        "certificate_ends": _event("warning", "days"),
-        "stopped": _event("info", "exchange"),
-        "refused": _event("error", "reason"),
-        "serving": _event("info", "host", "port"),
-    }
-)
-"""All that a node logs."""
+    epsilon: float
+    delta: float
+    exchanges: int | None
+    grows: bool
 
 
 class Board:
@@ -123,7 +77,7 @@ class Board:
     >>> board.set("loss", 0.5)
     Traceback (most recent call last):
         ...
-    gossamer.errors.ConfigurationError: metric: got 'loss'; allowed: one of neighbours_connected, epsilon_spent, ...
+    gossamer.errors.ConfigurationError: metric: got 'loss'; allowed: one of neighbours, neighbours_connected, ...
     """
 
     def __init__(
@@ -137,13 +91,19 @@ class Board:
     ) -> None:
         self.guarantee, self.learner = guarantee, check_count("learner", learner, least=0)
         self.schema, self._problem, self._logs = schema, problem, logs
+        self.rows = Rows()
         self._lock, self._log_lock = threading.Lock(), threading.Lock()  # a slow log holds up no counter
         self._counts: dict[str, float] = {name: 0 for name, metric in ALLOWED.items() if metric.kind == "counter"}
+        del self._counts["frames_dropped"]  # it has a reason
         self._drops: dict[str, float] = dict.fromkeys(DROPS, 0)
         self._gauges: dict[str, float] = {}
+        self._heard: dict[int, float | None] = {}
+        self._connected: frozenset[int] = frozenset()
+        self._lately: deque[float] = deque(maxlen=_RATE_MOST)
         self._logged: dict[str, float] = {}
         self._state: State = "starting"
         self._published: tuple[int, Array] | None = None
+        self.plan: Plan | None = None
         # A guarantee against a wiretap is about messages: what is played is raw.
         self.shows_decisions = guarantee.observer != "wiretap"
 
@@ -159,10 +119,10 @@ class Board:
 
     def count(self, name: str, by: float = 1, *, reason: str | None = None) -> None:
         """Add to a counter of the allow-list; dropped frames are counted by reason."""
-        amount = by if type(by) is int or type(by) is float else _number(name, by)
+        amount = by if type(by) is int or type(by) is float else as_number(name, by)
         counts, key = (self._counts, name) if reason is None else (self._drops, reason)
         if key not in counts or (name == "frames_dropped") != (reason is not None):
-            _check_metric(name, "counter")
+            check_metric(name, "counter")
             raise ConfigurationError("reason", reason, f"for frames_dropped one of {', '.join(DROPS)}; else none")
         if not 0 <= amount < math.inf:
             raise ConfigurationError(name, by, "a finite number of at least 0")
@@ -170,11 +130,79 @@ class Board:
             counts[key] += amount
 
     def set(self, name: str, value: float) -> None:
-        """Set a gauge of the allow-list."""
-        _check_metric(name, "gauge")
-        number = _number(name, value)
+        """Set a gauge of the allow-list, one without a label."""
+        if check_metric(name, "gauge").label:
+            raise ConfigurationError("metric", name, "one without a label", "the board itself knows it")
+        number = as_number(name, value)
         with self._lock:
             self._gauges[name] = number
+
+    def intend(self, plan: Plan) -> None:
+        """Show what may be spent in all."""
+        self.plan = plan
+        self.set("epsilon_budget", plan.epsilon)
+        self.set("delta_budget", plan.delta)
+        if plan.exchanges is not None:
+            self.set("exchanges_allowed", plan.exchanges)
+
+    def exchanged(self, exchange: int, seconds: float) -> None:
+        """Count an exchange that was completed, and how long it took."""
+        now = time.time()
+        self.count("exchanges")
+        self.count("exchange_seconds", seconds)
+        self.set("last_exchange", exchange)
+        self.set("last_exchange_time", now)
+        with self._lock:
+            self._lately.append(now)
+
+    def meet(self, neighbours: Collection[int]) -> None:
+        """Name the neighbours."""
+        self._heard = dict.fromkeys(neighbours)
+        self.set("neighbours", len(self._heard))
+
+    def heard(self, neighbour: int) -> None:
+        """Note that a neighbour was heard just now."""
+        with self._lock:
+            self._heard[neighbour] = time.time()
+
+    def connect(self, connected: Collection[int]) -> None:
+        """Note which neighbours there is a live connection to."""
+        self._connected = frozenset(connected)
+        self.set("neighbours_connected", len(self._connected))
+
+    def neighbours(self) -> list[dict[str, Any]]:
+        """Each neighbour: whether it is connected, and when it was last heard, in seconds since 1970."""
+        with self._lock:
+            heard, connected = dict(self._heard), self._connected
+        return [{"learner": one, "connected": one in connected, "heard": at} for one, at in sorted(heard.items())]
+
+    def per_minute(self) -> float | None:
+        """Exchanges a minute, lately; None before there were some for a second."""
+        now = time.time()
+        with self._lock:
+            lately = [at for at in self._lately if at >= now - _RATE_OVER]
+        span = lately[-1] - lately[0] if lately else 0.0
+        return 60 * (len(lately) - 1) / span if span >= 1 else None
+
+    def numbers(self) -> dict[str, float]:
+        """All counters and gauges without a label; dropped frames by reason."""
+        with self._lock:
+            drops = {f"frames_dropped {reason}": count for reason, count in self._drops.items()}
+            return {**self._counts, **self._gauges, **drops}
+
+    def prometheus(self) -> str:
+        """All metrics in the text format 0.0.4."""
+        with self._lock:
+            plain = {name: {"": value} for name, value in (self._counts | self._gauges).items()}
+            drops, heard = dict(self._drops), {str(one): at for one, at in self._heard.items()}
+        labelled: dict[str, dict[str, float]] = {
+            "frames_dropped": drops,
+            "neighbour_connected": {one: int(int(one) in self._connected) for one in heard},
+            "neighbour_heard": {one: at for one, at in heard.items() if at is not None},
+            "state": {state: int(state == self._state) for state in STATES},
+            "build": {VERSION: 1},
+        }
+        return in_prometheus(plain | labelled, self.learner)
 
     def publish(self, exchange: int, decision: Any) -> None:
         """Show a decision: the one that is public anyway, made before the samples of this exchange were seen."""
@@ -190,37 +218,30 @@ class Board:
         shown.setflags(write=False)
         self._published = (int(exchange), shown)  # one assignment: readers see the old pair or the new one
 
-    def numbers(self) -> dict[str, float]:
-        """All counters and gauges; dropped frames by reason."""
-        with self._lock:
-            drops = {f"frames_dropped {reason}": count for reason, count in self._drops.items()}
-            return {**self._counts, **self._gauges, **drops}
-
-    def prometheus(self) -> str:
-        """All metrics in the text format 0.0.4."""
-        with self._lock:
-            counts, drops, gauges = dict(self._counts), dict(self._drops), dict(self._gauges)
-        lines: list[str] = []
-        for name, metric in ALLOWED.items():
-            full = f"gossamer_{name}" + "_total" * (metric.kind == "counter")
-            lines += [f"# HELP {full} {metric.help}", f"# TYPE {full} {metric.kind}"]
-            own = f'learner="{self.learner}"'
-            if name == "frames_dropped":
-                lines += [f'{full}{{{own},reason="{reason}"}} {_text(drops[reason])}' for reason in DROPS]
-            elif name in (values := counts if metric.kind == "counter" else gauges):
-                lines.append(f"{full}{{{own}}} {_text(values[name])}")
-        return "\n".join(lines) + "\n"
-
     @property
     def healthy(self) -> bool:
         """Whether the node does its work: it runs, waits for samples, or finished and still serves."""
         return self._state in ("running", "waiting", "finished", "exhausted")
 
-    def health(self) -> dict[str, Any]:
-        """State, and how far the node is."""
+    @property
+    def published(self) -> int | None:
+        """The exchange of the decision that is shown: the version of the model."""
         published = self._published
-        exchange = None if published is None else published[0]
-        return {"learner": self.learner, "state": self._state, "healthy": self.healthy, "exchange": exchange}
+        return None if published is None else published[0]
+
+    def health(self) -> dict[str, Any]:
+        """State, how far the node is, and how many neighbours it reaches."""
+        numbers = self.numbers()
+        at = numbers.get("last_exchange_time")
+        return {
+            "learner": self.learner,
+            "state": self._state,
+            "healthy": self.healthy,
+            "exchange": self.published,
+            "seconds_since_exchange": None if at is None else round(max(0.0, time.time() - at), 1),
+            "neighbours": numbers.get("neighbours", 0),
+            "neighbours_connected": numbers.get("neighbours_connected", 0),
+        }
 
     def promise(self) -> dict[str, Any]:
         """The guarantee as JSON, with its sentence."""
@@ -273,7 +294,7 @@ class Board:
             raise ConfigurationError("event", event, f"one of {', '.join(EVENTS)}")
         allowed = EVENTS[event]
         for name, value in fields.items():
-            _check_field(event, name, value)
+            check_field(event, name, value)
         head = {"time": round(time.time(), 3), "level": allowed.level, "event": event, "learner": self.learner}
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in fields.items()}
         line = json.dumps(head | plain, allow_nan=False) + "\n"
@@ -281,43 +302,6 @@ class Board:
         with self._log_lock:  # lines of several threads do not mix
             stream.write(line)
             stream.flush()
-
-
-def _check_metric(name: str, kind: Literal["counter", "gauge"]) -> None:
-    if name not in ALLOWED or ALLOWED[name].kind != kind:
-        those = ", ".join(other for other, metric in ALLOWED.items() if metric.kind == kind)
-        hint = "losses, accuracies and numbers of samples say something about the data, and are not shown"
-        raise ConfigurationError("metric", name, f"one of {those}", hint)
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
-        raise ConfigurationError(name, type(value).__name__, "a number")
-    return int(value) if isinstance(value, numbers.Integral) else float(value)
-
-
-def _check_field(event: str, name: str, value: Any) -> None:
-    """Names of the list only; numbers, and short texts: no array can slip in."""
-    fields = EVENTS[event].fields
-    if name not in fields:
-        raise ConfigurationError(f"field of {event}", name, f"one of {', '.join(sorted(fields))}")
-    if event == "frame_dropped" and name == "reason" and value not in DROPS:
-        raise ConfigurationError("reason", value, f"one of {', '.join(DROPS)}")
-    short = isinstance(value, str) and len(value) <= _LONGEST_TEXT
-    if not (short or (isinstance(value, numbers.Real) and math.isfinite(value))):
-        allowed = f"a finite number, or a text of at most {_LONGEST_TEXT} characters"
-        raise ConfigurationError(f"{name} of {event}", type(value).__name__, allowed)
-
-
-def _text(value: float) -> str:
-    """A number as Prometheus writes it.
-
-    >>> _text(math.inf), _text(3), _text(0.25)
-    ('+Inf', '3', '0.25')
-    """
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
-    return repr(value)
 
 
 def _depth(values: Any) -> int:

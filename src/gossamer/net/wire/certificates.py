@@ -140,6 +140,31 @@ def _name_in(whose: x509.Name) -> object:
     return name.value
 
 
+def until_of(certificate: bytes) -> datetime:
+    """Until when a certificate in PEM is good; of a chain, the first; refused where it is none.
+
+    >>> until_of(certified("an example", ["127.0.0.1"])[0]) > datetime.now(UTC)
+    True
+    """
+    return _read(certificate).not_valid_after_utc
+
+
+def fingerprint_of(certificate: bytes) -> str:
+    """SHA-256 of a certificate in PEM, as browsers show it.
+
+    >>> len(fingerprint_of(certified("an example", ["127.0.0.1"])[0]))
+    95
+    """
+    return _read(certificate).fingerprint(SHA256()).hex(":").upper()
+
+
+def _read(certificate: bytes) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        raise ConfigurationError("certificate", "something else", "a certificate in PEM") from None
+
+
 def public_key_of(private: bytes) -> bytes:
     """The public key, DER, that belongs to a private key in PEM.
 

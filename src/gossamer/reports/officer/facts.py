@@ -138,7 +138,7 @@ def gathered(place: Path, *, registry: Path | None = None, sealer: Sealer | None
         node = NodeDirectory(ledger_file(place).parent)
         beside = (node.path / "agreement.json").exists() and (place.is_dir() or place.name == "ledger.db")
         agreed = _agreed(node, identity, promise) if beside else None
-        known = _registry(node, registry, has_settings=agreed is not None)
+        known = _registry(node, registry, agreed)
         runs = _known(known, identity.key)
         times = max([*Counter(ledger.sources).values(), *(one.times for one in runs if one.key == identity.key)])
         first, growth = _growth(ledger, promise, identity.learner)
@@ -186,10 +186,10 @@ def _of_row(base: Cost, row: Row, times: int) -> Cost:
     return several_times(base._replace(loss=compose([one.loss for one in row.spent])), times)
 
 
-def _registry(node: NodeDirectory, given: Path | None, *, has_settings: bool) -> Path:
+def _registry(node: NodeDirectory, given: Path | None, agreed: Agreed | None) -> Path:
     if given is not None:
         return given
-    return registry_of(node.path, node.registry) if has_settings else default_registry()
+    return registry_of(node.path, agreed.settings.registry) if agreed else default_registry()
 
 
 def _known(path: Path, key: str) -> list[Known]:

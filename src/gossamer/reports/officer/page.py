@@ -93,7 +93,7 @@ def _facts(rows: list[tuple[str, str]]) -> str:
 def _summary(facts: Facts) -> str:
     promise = facts.promise
     basis = words.BASES[promise.basis]
-    rows = [("Who is protected", inline(words.UNITS[promise.unit])), ("From whom", inline(words.against(promise)))]
+    rows = [("Who is protected", inline(words.whom(promise))), ("From whom", inline(words.against(promise)))]
     if facts.times > 1:
         said = f"Its data were changed: a record may have been used {facts.times} times. All amounts here count that."
         rows.append(("Used again", inline(said)))

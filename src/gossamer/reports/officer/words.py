@@ -54,6 +54,12 @@ def cost(epsilon: float, delta: float) -> str:
     return f"epsilon {rounded_up(epsilon)}" + ("" if delta == 0 else f" and delta {rounded_up(delta)}")
 
 
+def whom(promise: Guarantee) -> str:
+    """What is protected, and what of it."""
+    known = " Its content, that is: everybody may know that it came, and when." if promise.public_arrivals else ""
+    return UNITS[promise.unit] + known
+
+
 def against(promise: Guarantee) -> str:
     """Whom it protects from."""
     seen = OBSERVERS[promise.observer]
