@@ -132,6 +132,27 @@ def test_one_comes_and_one_leaves(folder: Path, nodes: dict[str, NodeDirectory])
     assert spent(east) == pytest.approx(1.0, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("data", "seen"),
+    [
+        ("sqlite:clinic.db", "sqlite:../../north/clinic.db"),
+        ("sqlite:/srv/clinic.db", "sqlite:/srv/clinic.db"),
+        ("postgresql://ward@host/clinic", "postgresql://ward@host/clinic"),
+        ("-", "-"),
+    ],
+)
+def test_databases_are_found_from_the_new_directory(
+    folder: Path, nodes: dict[str, NodeDirectory], data: str, seen: str
+) -> None:
+    file = nodes["north"].path / "node.toml"
+    query = "" if data == "-" else '[query]\nrows = "SELECT * FROM visits"\ncursor = "id"\n'
+    lines = [f'data = "{data}"' if line.startswith("data = ") else line for line in file.read_text().splitlines()]
+    file.write_text("\n".join(lines) + "\n" + query)
+    settings = followed(nodes["north"], changed(folder, exchanges=5), folder / "far" / "new").settings()
+    assert settings.data == seen
+    assert settings.query == nodes["north"].settings().query
+
+
 def test_a_member_that_has_left_says_why_it_is_alone(folder: Path, nodes: dict[str, NodeDirectory]) -> None:
     second = changed(folder, remove=["west"])
     with pytest.raises(NetworkError, match=r"west is no member any more: .* no other member connects to it"):

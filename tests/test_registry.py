@@ -9,6 +9,7 @@ import stat
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gossamer.algorithms import pd_ftgl
 from gossamer.cli import app
 from gossamer.errors import ConfigurationError, GossamerError, PrivacyError
 from gossamer.net import Ledger, NodeDirectory, prepared
+from gossamer.net.ledgers import enter_own
 from gossamer.net.node.spending import Cost, added_up, costs_of, within
 from gossamer.net.registry import DataAccount, Known, Registry, beginning, counted, default_registry
 from gossamer.privacy import BoundedRange, Gaussian, Loss, Pure, accounting, compose
@@ -162,6 +164,8 @@ def test_a_run_whose_data_were_changed_counts_for_both(tmp_path: Path) -> None:
     assert go(two, 4, data=None) == "finished"
     assert sorted(run.source for run in all_runs()) == ["fresh", "litres", "meters"]
     assert len({run.data for run in all_runs()}) == 2
+    total = CliRunner().invoke(app, ["ledger", "total"]).output
+    assert sorted(line.split()[-2] for line in total.splitlines() if "sum of" in line) == ["1", "2"]
     refused(limited(tmp_path / "three", 1.9, f'data = "{other}"', source="third"), data=None)
     assert go(limited(tmp_path / "four", 2.0, f'data = "{other}"', source="fourth"), 2, data=None) == "finished"
 
@@ -194,6 +198,21 @@ def test_a_change_of_data_is_refused_where_the_registry_has_lost_the_run(tmp_pat
     with pytest.raises(AssertionError, match="knows nothing of this run"):
         changed(node, other_data(file), "--source", "fresh")
     assert (node.path / "node.toml").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("data", "same"),
+    [("sqlite:{}/clinic.db", True), ("postgresql://ward@host/clinic", False), ("-", False), ("{}/clinic.csv", True)],
+)
+def test_databases_in_files_are_known_by_their_place(tmp_path: Path, data: str, same: bool) -> None:
+    with closing(Registry(default_registry())) as registry:
+        for source in ("meters", "litres"):
+            node = alone(tmp_path / source, source=source)
+            query = {"rows": "SELECT * FROM visits", "cursor": "id"} if ":" in data else None
+            settings = replace(node.settings(), data=data.format(tmp_path), query=query)
+            with Ledger.open(node.ledger, read_only=True) as ledger:
+                enter_own(registry, ledger, node.path, settings)
+        assert len({run.data for run in registry.runs()}) == (1 if same else 2)
 
 
 def test_a_file_in_a_folder_that_another_run_reads(tmp_path: Path) -> None:

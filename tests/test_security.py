@@ -467,6 +467,8 @@ def write_samples(node: Path, learner: int) -> None:
     wrong = [json.dumps({"x": row[:3], "y": 1}), json.dumps({"x": row, "y": row[0]}), lines[0][:-9], json.dumps(row)]
     wrong.append(json.dumps({"x": [*row[:3], float("nan")], "y": 1}))
     (node / "samples.jsonl").write_text("\n".join([*lines[:3], *wrong, *lines[3:]]) + "\n", encoding="utf-8")
+    settings = node / "node.toml"
+    settings.write_text(settings.read_text().replace("allow = []", 'allow = ["unusable"]'))
 
 
 @pytest.fixture(scope="module")

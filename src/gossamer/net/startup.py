@@ -153,9 +153,10 @@ def launch(
         entered()
         stack.callback(entered)  # at an orderly end the registry knows what the ledger does, and no more
         account = DataAccount(registry, ledger.identity.key)
-        times = ledger.sources.count(settings.source)
-        if not ledger.ended and (ledger.last.exchange < 0 or ledger.data_changed):
-            account.require(partial(Spending(ready, link.learner).cost, promise), ledger.last.exchange + 2)
+        times, spending = ledger.sources.count(settings.source), Spending(ready, link.learner)
+        fresh, following = ledger.last.exchange < 0 or ledger.data_changed, ledger.last.exchange + 1
+        if fresh and not ledger.ended and spending.refusal(following) is None:
+            account.require(partial(spending.cost, promise), following + 1)
         node = Node(
             ready,
             link.learner,
