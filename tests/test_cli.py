@@ -315,7 +315,7 @@ def test_images_for_a_convolutional_network(tmp_path: Path) -> None:
 
 
 def test_no_key_of_a_function_is_lost() -> None:
-    assert set(keys_of(gossamer.problems.Softmax)) == {"dim", "classes", "l2", "feature_bound", "domain"}
+    assert set(keys_of(gossamer.problems.Softmax)) == {"dim", "classes", "l2", "feature_bound", "domain", "start"}
     assert set(keys_of(gossamer.topology.ring)) == {"learners", "weights"}
     assert {"steps", "seed", "seeds", "measure", "every", "record"} <= set(keys_of(gossamer.simulate))
 

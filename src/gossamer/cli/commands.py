@@ -34,7 +34,11 @@ COMMANDS: Mapping[str, Place] = {
     "sweep": Place("sweep", "sweep_file", "Run a TOML file with lists in place of numbers: every combination."),
     "study": Place("study", "study_file", "Run the study that a Python file declares."),
     "network": Place("network", "network", "Make a network of nodes, or try one out on this machine."),
-    "node": Place("network", "node", "Run one learner: `gossamer node DIR`. Before that: join, accept."),
+    "node": Place(
+        "network",
+        "node",
+        "Run one learner: `gossamer node DIR`. Before that: join, accept; later: follow, backup, move.",
+    ),
     "model": Place("model", "model", "What was learnt: export it, show it, predict with it."),
     "ledger": Place("ledger", "ledger", "What nodes have spent: show, verify, total, export, report."),
 }
