@@ -24,7 +24,9 @@ from gossamer.net import Ledger, NodeDirectory, prepared
 from gossamer.net.ledgers import enter_own
 from gossamer.net.node.spending import Cost, added_up, costs_of, within
 from gossamer.net.registry import DataAccount, Known, Registry, beginning, counted, default_registry
+from gossamer.net.store.witness import Mark, Witness
 from gossamer.privacy import BoundedRange, Gaussian, Loss, Pure, accounting, compose
+from gossamer.privacy.guarantee import Unit
 from gossamer.reports.officer.facts import gathered
 from tests.test_launch import ALONE, alone, go, hub, opened, rows, say, try_out
 
@@ -517,3 +519,35 @@ def test_the_owner_is_told(tmp_path: Path) -> None:
     total = runner.invoke(app, ["ledger", "total"])
     assert total.exit_code == 0
     assert "sum of 2 runs" in total.stdout
+
+
+def test_learners_of_one_network_count_once_and_runs_of_one_learner_add_up() -> None:
+    def run(key: str, learner: int) -> Known:
+        cost = Cost("meters", key, learner, Pure(1.0), 0.0, 0.0, f"{Unit.BATCH} (occurrence), observer peers")
+        return Known(key, 1, "net", learner, "meters", "", 3, cost, None, 1)
+
+    assert [cost.loss for cost in counted([run("a", 0), run("b", 1)])] == [Pure(1.0)]
+    assert [cost.loss for cost in counted([run("a", 0), run("a again", 0), run("b", 1)])] == [Pure(2.0)]
+
+
+def test_a_ledger_that_nobody_knows_leaves_the_registry_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is on disk, the witness fails: what was reserved is not given back to other runs."""
+    node = alone(tmp_path / "one")
+    running = opened(node, 3)
+    key = running.node.ledger.identity.key
+
+    whole = Witness.record
+
+    def record(witness: Witness, mark: Mark) -> None:
+        if mark.number >= 3:  # of the first release
+            raise OSError("the volume is gone")
+        whole(witness, mark)
+
+    monkeypatch.setattr(Witness, "record", record)
+    with pytest.raises((PrivacyError, OSError)):
+        running.run(linger=False)
+    with closing(Registry(default_registry(), read_only=True)) as registry:
+        (known,) = registry.over_same_data(key)
+    assert known.exchanges >= 1

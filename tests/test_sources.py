@@ -222,7 +222,7 @@ def test_before_the_first_sample_any_file_will_do(tmp_path):
 def test_where_nothing_was_taken_any_source_will_do(tmp_path, nothing):
     path = tmp_path / "s.jsonl"
     path.write_text(line([1, 2]))
-    stream = StandardInput(TWO, io.StringIO(path.read_text()))
+    stream = StandardInput(TWO, io.BytesIO(path.read_bytes()))
     for source in (FollowedFile(path, TWO), from_iterable([([1, 2], 1)], TWO), stream):
         source.resume(nothing)
         end = time.monotonic() + 10.0
@@ -300,7 +300,7 @@ def test_whole_batches_only(tmp_path):
     path = tmp_path / "s.jsonl"
     path.write_text("".join(line([n, 0], n % 2) for n in range(5)))
     batches = [FollowedFile(path, TWO), from_iterable([([n, 0], n % 2) for n in range(5)], TWO)]
-    stream = StandardInput(TWO, io.StringIO(path.read_text()))
+    stream = StandardInput(TWO, io.BytesIO(path.read_bytes()))
     time.sleep(0.2)  # read by a thread
     for source in (*batches, stream):
         assert [labels(source.take(4, whole=2)) for _ in range(2)] == [[0, 1, 0, 1], []]
@@ -330,7 +330,7 @@ def test_lines_that_are_too_long(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="only grow"):
         FollowedFile(path, TWO).resume(ends_long.mark)
     told.clear()
-    stream = io.StringIO(long + "\n" + line([3, 4], 0) + long)
+    stream = io.BytesIO((long + "\n" + line([3, 4], 0) + long).encode())
     assert labels(everything(StandardInput(TWO, stream, faults=told.append))) == [None, 0, None]
     assert len(told) == 2
 
@@ -448,7 +448,7 @@ BAD = {
 @pytest.mark.parametrize("text", BAD.values(), ids=BAD.keys())
 def test_unusable_json(text):
     told = []
-    taken = everything(StandardInput(TWO, io.StringIO(f"{text}\n{line([1, 2])}"), faults=told.append))
+    taken = everything(StandardInput(TWO, io.BytesIO(f"{text}\n{line([1, 2])}".encode()), faults=told.append))
     assert labels(taken) == [None, 1]
     assert len(told) == 1
     assert told[0].startswith("sample 0: ")
@@ -498,25 +498,27 @@ def test_large_numbers_are_features():
 # Standard input
 
 
-def test_standard_input_is_the_default(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(line([1, 2]) + "\n" + line([3, 4], 0).rstrip()))
-    source = StandardInput(TWO)
-    assert labels(everything(source)) == [1, 0]
+def test_standard_input_is_the_default(monkeypatch, tmp_path):
+    (tmp_path / "given").write_text(line([1, 2]) + "\n" + line([3, 4], 0).rstrip())
+    with (tmp_path / "given").open() as given:
+        monkeypatch.setattr(sys, "stdin", given)
+        source = StandardInput(TWO)
+        assert labels(everything(source)) == [1, 0]
     assert source.take(5) == []
     with pytest.raises(DataError, match="--new-data"):
-        StandardInput(TWO, io.StringIO("")).resume(source.mark)
+        StandardInput(TWO, io.BytesIO()).resume(source.mark)
     with pytest.raises(DataError, match="--new-data"):  # what a file held may come again by standard input
-        StandardInput(TWO, io.StringIO("")).resume({"file": "s.jsonl", "byte": 9, "since": 0, "digest": b""})
-    StandardInput(TWO, io.StringIO("")).resume({"samples": 0})
-    fresh = StandardInput(TWO, io.StringIO(""), new_data=True)
+        StandardInput(TWO, io.BytesIO()).resume({"file": "s.jsonl", "byte": 9, "since": 0, "digest": b""})
+    StandardInput(TWO, io.BytesIO()).resume({"samples": 0})
+    fresh = StandardInput(TWO, io.BytesIO(), new_data=True)
     fresh.resume(source.mark)
     assert fresh.mark == source.mark  # a third process is refused too
-    StandardInput(TWO, io.StringIO(""), new_data=True).resume(source.mark)
+    StandardInput(TWO, io.BytesIO(), new_data=True).resume(source.mark)
 
 
 def test_a_fast_writer_waits(monkeypatch):
     monkeypatch.setattr(sources, "_WAITING", 3)
-    stream = io.StringIO("".join(line([n, 0], n % 2) for n in range(1000)))
+    stream = io.BytesIO("".join(line([n, 0], n % 2) for n in range(1000)).encode())
     source = StandardInput(TWO, stream)
     time.sleep(0.1)
     assert stream.tell() < 10 * len(line([100, 0]))
@@ -524,12 +526,26 @@ def test_a_fast_writer_waits(monkeypatch):
     assert labels(everything(source)) == [0, 1] * 500
 
 
-def test_a_stream_that_breaks_ends():
+def test_a_bad_byte_costs_the_sample_that_has_it_and_no_other():
+    """Text would be decoded many lines at a time: what one sample holds would decide about others."""
+    lines = [line([n, 0], n % 2).encode() for n in range(1000)]
+    lines[500] = lines[500].replace(b"500", b"5\xff0")
     told = []
-    stream = io.TextIOWrapper(io.BytesIO(line([1, 2]).encode() + b"\xff\xfe\n"), encoding="utf-8")
-    source = StandardInput(TWO, stream, faults=told.append)
-    assert None in labels(everything(source))
-    assert "UnicodeDecodeError" in told[0]
+    taken = labels(everything(StandardInput(TWO, io.BytesIO(b"".join(lines)), faults=told.append)))
+    assert taken == [None if n == 500 else n % 2 for n in range(1000)]
+    assert told == ["sample 500: not JSON, or with NaN or Infinity"]
+
+
+def test_a_stream_that_breaks_ends():
+    class Broken(io.BytesIO):
+        def readline(self, size=-1):
+            if not (found := super().readline(size)):
+                raise OSError
+            return found
+
+    told = []
+    assert labels(everything(StandardInput(TWO, Broken(line([1, 2]).encode()), faults=told.append))) == [1, None]
+    assert told == ["sample 1: the stream cannot be read (OSError)"]
 
 
 def test_a_process_ends_while_its_input_is_open():

@@ -36,6 +36,7 @@ _KEPT = (
     "cert.pem", "cert.key", "pair.key", "decisions",
 )  # fmt: skip
 _MOVED = (*_KEPT, "noise.key", "ledger.db", "ledger.blobs")
+_LARGEST = 2**32  # bytes of one file
 _MUST = ("node.toml", "agreement.json", "cert.pem", "cert.key", "pair.key")
 
 
@@ -170,7 +171,12 @@ def _read(file: Path) -> dict[str, bytes]:
         with tarfile.open(file) as archive:
             for entry in archive:
                 opened = archive.extractfile(entry) if entry.isreg() else None
-                if opened is None or entry.name not in (*_MOVED, RESTORED) or entry.name in found:
+                if (
+                    opened is None
+                    or entry.name not in (*_MOVED, RESTORED)
+                    or entry.name in found
+                    or entry.size > _LARGEST
+                ):
                     raise ConfigurationError("FILE", str(file), allowed, f"it holds {entry.name!r}")
                 found[entry.name] = opened.read()
     except (OSError, EOFError, tarfile.TarError, ValueError) as error:

@@ -146,7 +146,9 @@ def enter_earlier(directory: Path, settings: Settings, registry: Registry) -> No
     for path in settings.earlier:
         with ExitStack() as stack:
             ledger = open_ledger(directory / path, stack)
-            registry.enter(ledger, None if isinstance(ledger, Export) else ledger.path.parent)
+            known = [one.budget for one in registry.runs() if one.key == ledger.identity.key]
+            place = None if isinstance(ledger, Export) else ledger.path.parent
+            registry.enter(ledger, place, budget=known[0] if known else None)
 
 
 def enter_own(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import secrets
 import sqlite3
@@ -25,12 +26,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.node.spending import Cost, added_up, cost_of_one, several_times, units_of, within
+from gossamer.net.node.spending import LOST, Cost, added_up, cost_of_one, several_times, units_of, within
 from gossamer.net.store.database import connect
 from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.witness import state_directory, sync_directory
-from gossamer.privacy import Budget, Loss
+from gossamer.privacy import Budget, Loss, compose
 from gossamer.privacy.guarantee import Unit, rounded_up
 from gossamer.privacy.loss import worst
 
@@ -112,18 +113,28 @@ def counted(runs: Sequence[Known]) -> list[Cost]:
     release.
     """
     alone: list[Cost] = []
-    joint: dict[tuple[str, str], list[Cost]] = {}
+    joint: dict[tuple[str, str], dict[int, list[Cost]]] = {}
     for run in runs:
         if any(unit in run.cost.unit for unit in _JOINT):
-            joint.setdefault((run.network, run.cost.unit), []).append(run.cost)
+            joint.setdefault((run.network, run.cost.unit), {}).setdefault(run.learner, []).append(run.cost)
         else:
             alone.append(run.cost)
-    return alone + [_largest(costs) for costs in joint.values()]
+    return alone + [_largest([_sum(costs) for costs in learners.values()]) for learners in joint.values()]
 
 
 def limits_of(own: Known, others: Sequence[Known]) -> list[Budget]:
     """What the data of a run may cost in all: what its owner says for this run, or else for others that are there."""
     return [own.budget] if own.budget else [one.budget for one in others if one.budget and one.there]
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    """Of the runs of one learner."""
+    losses = [cost.loss for cost in costs if cost.loss is not None]
+    return costs[0]._replace(
+        loss=compose(losses) if len(losses) == len(costs) else None,
+        delta=math.fsum(cost.delta for cost in costs),
+        error=math.fsum(cost.error for cost in costs),
+    )
 
 
 def _largest(costs: Sequence[Cost]) -> Cost:
@@ -190,11 +201,12 @@ class Registry:
             sealed: whether nothing may be kept of the data, so that copies of the file are not found.
         """
         identity, exchanges, cost = ledger.identity, ledger.last.exchange + 1, cost_of_one(ledger)
+        lost = ledger.last.note == LOST  # all that it could spend
         path, begins = ("", "") if data is None else (str(data.resolve()), "" if sealed else beginning(data))
         with self._errors(), self._transaction():
             known = self._database.execute(_SPENT, (identity.key,)).fetchone()
             where = known[0] if known and directory is None else str(directory.resolve() if directory else "")
-            more = known and not newest and known[2] > exchanges
+            more = known and not (newest or lost) and known[2] > exchanges
             spent = known[1:] if more else (cost.run, exchanges, _written(cost))
             limit = json.dumps(None if budget is None else asdict(budget))
             for source, times in Counter(ledger.sources).items():
@@ -227,7 +239,7 @@ class Registry:
             return self._runs()
 
     def reserve(self, key: str, cost: Cost, exchanges: int) -> bool:
-        """Write down what a run is about to cost, for a record that came once, where budgets of its data cover that."""
+        """Write down what a run is about to cost, for a record that came once, where `limits_of` cover that."""
         with self._errors(), self._transaction():
             runs = self._runs()
             own = [one for one in runs if one.key == key]

@@ -61,7 +61,8 @@ registry = ""
 # "": below $XDG_STATE_HOME or ~/.local/state. In a container name a volume.
 witness = ""
 
-# What the data may cost in all, with every other run over them. Secure noise needs some delta.
+# What the data may cost in all, with every other run over them. Without it, smaller ones of other runs over the same
+# data hold for this one. Secure noise needs some delta.
 # [budget]
 # epsilon = 1.0
 # delta = 1e-6

@@ -151,7 +151,7 @@ def launch(
         enter_earlier(directory.path, settings, registry)
         entered = partial(enter_own, registry, ledger, directory.path, settings, given=given, adopt=adopt)
         entered()
-        stack.callback(entered)  # at an orderly end the registry knows what the ledger does, and no more
+        stack.callback(_leave, ledger, entered)
         account = DataAccount(registry, ledger.identity.key)
         times, spending = ledger.sources.count(settings.source), Spending(ready, link.learner)
         fresh, following = ledger.last.exchange < 0 or ledger.data_changed, ledger.last.exchange + 1
@@ -180,6 +180,12 @@ def launch(
         if sealer is not None:
             directory.seal_key(sealer)  # last: whoever is refused before may still take another key, or none
         return Running(node, stack.pop_all(), directory.next_agreement)
+
+
+def _leave(ledger: Ledger, entered: Callable[[], None]) -> None:
+    """At an orderly end the registry knows what the ledger does, and no more; else it keeps what it has."""
+    if not ledger.broken:
+        entered()
 
 
 def _kept_by(

@@ -5,11 +5,12 @@ A source never waits, and never shows a value: what cannot be used is reported b
 
 from __future__ import annotations
 
+import io
 import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, TextIO
+from typing import Any, BinaryIO, Protocol
 
 from gossamer.checks import check_count
 from gossamer.data.schema import Schema
@@ -46,7 +47,7 @@ class Source(Protocol):
 
 
 class StandardInput:
-    r"""JSON lines from a text stream, read by a thread of its own.
+    r"""JSON lines from a stream of bytes, read by a thread of its own; what they hold is looked at when they are taken.
 
     It cannot be read again: after a restart nobody knows whether what comes was used before. So a restart is refused,
     unless somebody says that it is new.
@@ -61,7 +62,7 @@ class StandardInput:
 
     >>> import io, time
     >>> from gossamer.problems import LeastSquares
-    >>> source = StandardInput(LeastSquares(1), io.StringIO('{"x": [1], "y": 0.5}\n'))
+    >>> source = StandardInput(LeastSquares(1), io.BytesIO(b'{"x": [1], "y": 0.5}\n'))
     >>> while not (taken := source.take(10)):
     ...     time.sleep(0.001)
     >>> taken
@@ -71,7 +72,7 @@ class StandardInput:
     def __init__(
         self,
         problem: Problem,
-        stream: TextIO | None = None,
+        stream: BinaryIO | None = None,
         *,
         schema: Schema | None = None,
         label: str = "y",
@@ -80,10 +81,11 @@ class StandardInput:
     ) -> None:
         self._reader, self._new_data = Reader(problem, schema, label=label, faults=faults), new_data
         self._held: list[Sample | None] = []  # taken from the thread, and not yet given away
-        self._waiting: queue.Queue[Sample | DataError | None] = queue.Queue(_WAITING)  # None: the end
+        self._waiting: queue.Queue[bytes | DataError | None] = queue.Queue(_WAITING)  # None: the end
         self._taken, self._ended = 0, False
-        reader = threading.Thread(target=self._read, args=(stream or sys.stdin,), daemon=True, name="standard input")
-        reader.start()
+        # A stream of its own: Python closes sys.stdin at the end, and aborts where a thread waits for a line of it.
+        given = stream or io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False))
+        threading.Thread(target=self._read, args=(given,), daemon=True, name="standard input").start()
 
     @property
     def mark(self) -> Mark:
@@ -115,27 +117,27 @@ class StandardInput:
             if item is None:
                 self._ended = True
             else:
-                self._held.append(self._reader.read(_given, item, f"sample {self._taken + len(self._held)}"))
+                self._held.append(self._reader.read(self._sample, item, f"sample {self._taken + len(self._held)}"))
         samples = _give(self._held, most, whole)
         self._taken += len(samples)
         return samples
 
-    def _read(self, stream: TextIO) -> None:
-        """Read to the end; the queue is bounded, so a fast writer waits."""
+    def _read(self, stream: BinaryIO) -> None:
+        """Read to the end; the queue is bounded, so a fast writer waits.
+
+        Bytes, since text is decoded many lines at a time: one bad byte would take other samples with it.
+        """
         try:
-            for line in _text_lines(stream):
-                self._waiting.put(self._parsed(line))
-        except (OSError, ValueError) as broken:  # closed under us, or not UTF-8
+            for line in _lines(stream):
+                self._waiting.put(line)
+        except (OSError, ValueError) as broken:  # closed under us
             self._waiting.put(DataError(f"the stream cannot be read ({type(broken).__name__})"))
         self._waiting.put(None)
 
-    def _parsed(self, line: str | None) -> Sample | DataError:
-        if line is None:
-            return DataError(f"a line of more than {LONGEST_LINE:,} characters")
-        try:
-            return self._reader.of_json(line)
-        except DataError as unusable:
-            return unusable
+    def _sample(self, line: bytes | DataError) -> Sample:
+        if isinstance(line, DataError):
+            raise line
+        return self._reader.of_json(line)
 
 
 class Items:
@@ -225,20 +227,14 @@ def from_iterable(
     return Items(iter(iterable), Reader(problem, schema, faults=faults))
 
 
-def _given(item: Sample | DataError) -> Sample:
-    if isinstance(item, DataError):
-        raise item
-    return item
-
-
-def _text_lines(stream: TextIO) -> Iterator[str | None]:
-    """The lines of a text that are not empty; None for one that is too long."""
+def _lines(stream: BinaryIO) -> Iterator[bytes | DataError]:
+    """The lines that are not empty; an error for one that is too long."""
     while line := stream.readline(LONGEST_LINE):
-        if len(line) < LONGEST_LINE or line.endswith("\n"):
+        if len(line) < LONGEST_LINE or line.endswith(b"\n"):
             if line.strip():
                 yield line
             continue
         while rest := stream.readline(LONGEST_LINE):
-            if rest.endswith("\n"):
+            if rest.endswith(b"\n"):
                 break
-        yield None
+        yield DataError(f"a line of more than {LONGEST_LINE:,} bytes")

@@ -82,6 +82,9 @@ def require_kept(algorithm: Algorithm, arrivals: Arrivals, exchanges: int | None
     check_choice("arrivals", arrivals, Arrivals)
     if exchanges is not None:
         check_count("exchanges", exchanges)
+    if not period and algorithm.guarantee.basis != "none":
+        hint = "samples are read before an exchange begins, so that nobody sees how long that takes"
+        raise ConfigurationError("period", period, "seconds above 0", hint)
     if arrivals == "public":
         return
     if exchanges is None:
@@ -90,9 +93,6 @@ def require_kept(algorithm: Algorithm, arrivals: Arrivals, exchanges: int | None
             "many exchanges most sites have samples, or arrivals='public'"
         )
         raise ConfigurationError("exchanges", None, "after how many learning ends, where arrivals are hidden", hint)
-    if not period and algorithm.guarantee.basis != "none":
-        hint = "samples are read between exchanges, so that nobody sees how long it takes; or say arrivals='public'"
-        raise ConfigurationError("period", period, "seconds above 0, where arrivals are hidden", hint)
 
 
 def key_fingerprint(key: bytes) -> str:

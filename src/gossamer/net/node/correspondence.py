@@ -38,7 +38,7 @@ class Pace:
     """
 
     deadline: float = 10.0
-    period: float = 0.0
+    period: float = 0.01
     retry: float = 0.1
     patience: float = 60.0
 
@@ -195,7 +195,7 @@ class Correspondence:
 
     def begun(self, exchange: int) -> bool:
         """Whether a neighbour has spoken in this exchange, or in a later one."""
-        return any(self._inbox.newest(one).exchange >= exchange for one in self.neighbours)
+        return any(self._inbox.begun(one, exchange) for one in self.neighbours)
 
     def wait_for(self, position: Position, senders: Collection[int], moment: float) -> None:
         """Deal with what arrives until then, or until a neighbour begins this exchange.

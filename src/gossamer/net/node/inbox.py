@@ -87,6 +87,8 @@ class Inbox:
     [('want', Position(exchange=7, step=0))]
     >>> inbox.lacking([1, 2]), inbox.seen(1), inbox.newest(1)
     ([2], Position(exchange=3, step=0), Position(exchange=99, step=0))
+    >>> inbox.begun(1, 3), inbox.begun(1, 4)
+    (True, False)
     """
 
     def __init__(self, senders: Iterable[int], form: Format, board: Board) -> None:
@@ -121,6 +123,13 @@ class Inbox:
     def seen(self, sender: int) -> Position:
         """The last step of which a message of this sender ever came and was not too early."""
         return self._seen.get(sender, NEVER)
+
+    def begun(self, sender: int, exchange: int) -> bool:
+        """Whether this sender has spoken in this exchange or a later one, or says that it has no message of it.
+
+        What comes too early does not count: one frame from far ahead would have a node speak for ever.
+        """
+        return self.seen(sender).exchange >= exchange or self._voids.get(sender, NEVER).exchange == exchange
 
     def newest(self, sender: int) -> Position:
         """The last step at which this sender says that it is: also of a message that came too early to be kept."""

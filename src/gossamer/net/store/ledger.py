@@ -276,6 +276,11 @@ class Ledger:
             state="" if state is None else self._vault.digest_of_state(number, state),
         ).chained()
 
+    @property
+    def broken(self) -> bool:
+        """Whether a write failed or the ledger was closed: what is on disk may be more than what it says."""
+        return self._broken
+
     @contextmanager
     def _transaction(self, row: Row) -> Iterator[None]:
         """All or nothing, then the witness. After a failure nobody knows what is on disk: only opening again tells."""
