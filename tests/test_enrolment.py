@@ -263,7 +263,7 @@ def test_an_agreement_that_somebody_else_signed_is_another_one(folder: Path) -> 
     north.accept(folder / "members.json", yes)
     old = Agreement.read(folder / "agreement.json")
     public = forger.public_key().public_bytes_raw().hex()
-    other = replace(old, pace=replace(old.pace, period=0.0), coordinator=public).signed(forger)
+    other = replace(old, pace=replace(old.pace, period=9.0), coordinator=public).signed(forger)
     for file in (folder / "agreement.json", north.path / "agreement.json"):
         file.write_bytes(other.to_bytes())
     with pytest.raises(PrivacyError, match="another network, or for another version of this agreement"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -10,7 +9,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -600,12 +599,22 @@ def test_addresses_of_nobody_are_refused_and_others_are_taken(tmp_path: Path) ->
     assert rows(node) == 1
 
 
-def test_standard_input_after_a_restart_needs_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def files() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_standard_input_after_a_restart_needs_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: ExitStack
+) -> None:
     node = alone(tmp_path / "net")
     say(node, 'data = "-"')
 
     def feed(count: int) -> None:
-        monkeypatch.setattr(sys, "stdin", io.StringIO('{"x": [0.5, 0.0, 0.5], "y": 1}\n' * count))
+        given = tmp_path / "given"
+        given.write_text('{"x": [0.5, 0.0, 0.5], "y": 1}\n' * count)
+        monkeypatch.setattr(sys, "stdin", files.enter_context(given.open()))
 
     feed(2)
     assert go(node, 2, data=None) == "finished"
