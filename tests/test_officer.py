@@ -500,3 +500,16 @@ def test_where_arrivals_are_public_only_the_content_is_protected() -> None:
     promise = Guarantee("proven", losses=(Pure(0.5),), deltas=(0.0,))
     assert "everybody may know that it came" not in words.whom(promise)
     assert "everybody may know that it came" in words.whom(promise.with_public_arrivals())
+
+
+def test_an_old_copy_says_that_there_is_a_newer_one(tmp_path: Path) -> None:
+    node = alone(tmp_path / "one")
+    go(node, 2)
+    rows = tmp_path / "rows.jsonl"
+    CliRunner().invoke(app, ["ledger", "export", str(node.path), "--out", str(rows)])
+    go(node, 5)
+    now, old = html(gathered(node.path)), html(gathered(rows))
+    assert '<span class="good">intact' in now
+    assert "of this run, this ledger" not in now
+    assert '<span class="open">intact' in old
+    assert "5 exchanges of this run, this ledger 2" in old

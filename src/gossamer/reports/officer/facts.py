@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gossamer.errors import ConfigurationError, GossamerError
 from gossamer.net.directory import NodeDirectory
-from gossamer.net.ledgers import AnyLedger, checked_ledger, extent, ledger_file
+from gossamer.net.ledgers import AnyLedger, checked_ledger, extent, ledger_file, own_witness
 from gossamer.net.membership.agreement import Agreement
 from gossamer.net.membership.members import Members
 from gossamer.net.node.agreement import prepared, promise_of
@@ -19,6 +19,7 @@ from gossamer.net.node.spending import Cost, added_up, cost_of_one, own_of, seve
 from gossamer.net.registry import Known, Registry, counted, default_registry, registry_of
 from gossamer.net.settings import Settings
 from gossamer.net.store.chain import Identity, LedgerError, Row
+from gossamer.net.store.export import Export
 from gossamer.net.store.vault import Sealer
 from gossamer.privacy import Guarantee
 
@@ -63,6 +64,8 @@ class Facts:
         first: the row with which it began.
         last: the last row.
         checks: what was checked beside the chain, in words.
+        newest: whether a witness knows of nothing later.
+        booked: exchanges that the registry has of this run; a node notes down about a second ahead.
         spent: what the run has cost, of a record that came so often.
         growth: when that changed.
         registry: where the other runs are known from; None where this run is not known there.
@@ -78,6 +81,8 @@ class Facts:
     first: Row
     last: Row
     checks: str
+    newest: bool
+    booked: int
     spent: Cost
     growth: tuple[Point, ...]
     registry: Path | None
@@ -151,6 +156,8 @@ def gathered(place: Path, *, registry: Path | None = None, sealer: Sealer | None
             first=first,
             last=ledger.last,
             checks=extent(place, ledger),
+            newest=not isinstance(ledger, Export) and bool(own_witness(place, ledger).read()),
+            booked=max((one.exchanges for one in runs if one.key == identity.key), default=0),
             spent=several_times(cost_of_one(ledger), times),
             growth=growth,
             registry=known if runs else None,

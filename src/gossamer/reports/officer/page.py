@@ -246,11 +246,13 @@ def _source(module: Any, inside: list[str]) -> Path | None:
 
 def _checks(facts: Facts) -> list[str]:
     last, own = facts.last, facts.identity
-    intact = f'<span class="good">intact</span>: {last.number:,} rows, each tied to the one before; '
+    good = "good" if facts.newest else "open"  # an old copy is intact too
+    intact = f'<span class="{good}">intact</span>: {last.number:,} rows, each tied to the one before; '
     head = f'<code class="long">{escape(last.hash)}</code> Write it down, and keep it yourself: '
     head += "it shows later that nobody has put another ledger in the place of this one."
     rows = [
         ("Ledger", intact + inline(printable(facts.checks))),
+        *([("Newer", inline(words.newer(facts)))] if facts.booked > last.exchange + 1 else []),
         ("Head", head),
         ("From, until", inline(f"{day(facts.first.time)} to {day(last.time)}, {last.exchange + 1:,} exchanges")),
         ("Noise key", inline(f"fingerprint {printable(own.key)}, configuration {printable(own.config)[:16]}")),

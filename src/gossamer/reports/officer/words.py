@@ -60,6 +60,15 @@ def whom(promise: Guarantee) -> str:
     return UNITS[promise.unit] + known
 
 
+def newer(facts: Facts) -> str:
+    """What the registry knows of the run that its ledger does not."""
+    return (
+        f"The registry of this machine has {facts.booked:,} exchanges of this run, this ledger "
+        f"{facts.last.exchange + 1:,}. A node notes down about a second ahead. If the node has stopped, or the "
+        f"difference is larger, this is an old copy: make the report of the newest."
+    )
+
+
 def against(promise: Guarantee) -> str:
     """Whom it protects from."""
     seen = OBSERVERS[promise.observer]
