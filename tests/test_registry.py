@@ -8,7 +8,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from gossamer import Budget, problems, topology
 from gossamer.algorithms import pd_ftgl
 from gossamer.cli import app
 from gossamer.errors import ConfigurationError, GossamerError, PrivacyError
-from gossamer.net import Ledger, NodeDirectory, prepared
-from gossamer.net.ledgers import enter_own
+from gossamer.net import Ledger, NodeDirectory, back_up, prepared, restore
+from gossamer.net.ledgers import enter_own, open_ledger
 from gossamer.net.node.spending import Cost, added_up, costs_of, within
 from gossamer.net.registry import DataAccount, Known, Registry, beginning, counted, default_registry
 from gossamer.net.store.witness import Mark, Witness
@@ -551,3 +551,18 @@ def test_a_ledger_that_nobody_knows_leaves_the_registry_as_it_is(
     with closing(Registry(default_registry(), read_only=True)) as registry:
         (known,) = registry.over_same_data(key)
     assert known.exchanges >= 1
+
+
+def test_a_lost_run_counts_in_full_whatever_was_known_of_it(tmp_path: Path) -> None:
+    """It went on after its backup, here or elsewhere: nobody knows for how long."""
+    algorithm = growing()
+    node = alone(tmp_path / "one", algorithm)
+    go(node, 2, algorithm)
+    back_up(node, tmp_path / "backup")
+    go(node, 5, algorithm)
+    restored, _ = restore(tmp_path / "backup", tmp_path / "restored")
+    before = added_up([one.cost for one in all_runs()])[0]
+    with ExitStack() as stack, closing(Registry(default_registry())) as registry:
+        registry.enter(open_ledger(restored.path, stack))
+    assert before < 0.9
+    assert added_up([one.cost for one in all_runs()])[0] == pytest.approx(1.0, rel=1e-3)
