@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from zlib import crc32
+
+import pytest
 
 from gossamer import Budget, algorithms, problems, topology
 from gossamer.core import Algorithm
@@ -27,9 +31,11 @@ from gossamer.net import (
     new_network,
     prepared,
 )
+from tests.networks import Hub
 
 PACE = Pace(deadline=5.0, patience=5.0, retry=0.02, period=0.001)
 LATE = 10**6  # exchanges: the end of learning
+NAMES = ("north", "south", "west")
 PROBLEM = problems.Logistic(2, feature_bound=1.0)
 
 
@@ -135,3 +141,32 @@ def rows_of(node: NodeDirectory) -> int:
     with Ledger.open(node.ledger, read_only=True) as ledger:
         ledger.verify()
         return ledger.last.number
+
+
+@pytest.fixture(autouse=True)
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """Nodes speak in memory, and this machine keeps its witnesses in a folder."""
+    made = Hub()
+    monkeypatch.setattr(
+        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link, forged: made.transport(link.learner)
+    )
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three sites that have accepted each other, and have not run: to be copied."""
+    folder = tmp_path_factory.mktemp("made")
+    begun(folder, NAMES)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "net"))
+
+
+@pytest.fixture
+def nodes(folder: Path) -> dict[str, NodeDirectory]:
+    return {name: NodeDirectory(folder / name) for name in NAMES}

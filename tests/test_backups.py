@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import shutil
-import sys
 import tarfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,39 +15,9 @@ from gossamer.net import Ledger, LedgerError, NodeDirectory, back_up, launch, mo
 from gossamer.net.ledgers import checked_ledger
 from gossamer.net.node.spending import costs_of
 from gossamer.net.store.witness import default_witness, state_directory
-from tests.lives import begun, changed, followed, rows_of, rows_read, run
-from tests.networks import Hub
+from tests.lives import changed, folder, followed, hub, made, nodes, rows_of, rows_read, run
 
-NAMES = ("north", "south", "west")
-
-
-@pytest.fixture(autouse=True)
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """Nodes speak in memory, and this machine keeps its witnesses in a folder."""
-    made = Hub()
-    monkeypatch.setattr(
-        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link, forged: made.transport(link.learner)
-    )
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
-    return made
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three sites that have accepted each other, and have not run: to be copied."""
-    folder = tmp_path_factory.mktemp("made")
-    begun(folder, NAMES)
-    return folder
-
-
-@pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "net"))
-
-
-@pytest.fixture
-def nodes(folder: Path) -> dict[str, NodeDirectory]:
-    return {name: NodeDirectory(folder / name) for name in NAMES}
+__all__ = ["folder", "hub", "made", "nodes"]  # fixtures
 
 
 def another_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import threading
 from contextlib import ExitStack
@@ -36,14 +35,19 @@ from gossamer.net.node.spending import added_up, costs_of
 from gossamer.net.wire.certificates import described
 from gossamer.net.wire.renewal import renew
 from tests.lives import (
+    NAMES,
     PROBLEM,
     agree,
     algorithm_for,
     begun,
     changed,
+    folder,
     followed,
+    hub,
     joined,
     lived,
+    made,
+    nodes,
     rows_of,
     rows_read,
     run,
@@ -52,36 +56,7 @@ from tests.lives import (
 )
 from tests.networks import Hub, free_range, until
 
-NAMES = ("north", "south", "west")
-
-
-@pytest.fixture(autouse=True)
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """Nodes speak in memory, and this machine keeps its witnesses in a folder."""
-    made = Hub()
-    monkeypatch.setattr(
-        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link, forged: made.transport(link.learner)
-    )
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
-    return made
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three sites that have accepted each other, and have not run: to be copied."""
-    folder = tmp_path_factory.mktemp("made")
-    begun(folder, NAMES)
-    return folder
-
-
-@pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "net"))
-
-
-@pytest.fixture
-def nodes(folder: Path) -> dict[str, NodeDirectory]:
-    return {name: NodeDirectory(folder / name) for name in NAMES}
+__all__ = ["folder", "hub", "made", "nodes"]  # fixtures
 
 
 def files_of(coordinator: Path) -> tuple[Path, Path]:

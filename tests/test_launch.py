@@ -29,7 +29,10 @@ from gossamer.net.store.vault import read_key, seal_key
 from gossamer.net.store.witness import default_witness, witness_of
 from gossamer.net.web.status_board import Board
 from gossamer.spec import kind
-from tests.networks import Hub, until
+from tests.lives import hub
+from tests.networks import until
+
+__all__ = ["hub"]  # nodes speak in memory
 
 PROBLEM = problems.Logistic(3, feature_bound=1.0)
 SAMPLES = [(np.array([0.5, -0.25, 0.5], np.float32), 1)] * 50
@@ -44,17 +47,6 @@ def private(network: Any, **options: Any) -> Any:
 
 
 ALONE = private(topology.isolated(1))
-
-
-@pytest.fixture(autouse=True)
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """Nodes speak in memory, and this machine keeps its witnesses in a folder."""
-    made = Hub()
-    monkeypatch.setattr(
-        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link, forged: made.transport(link.learner)
-    )
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
-    return made
 
 
 def alone(folder: Path, algorithm: Any = ALONE, source: str = "meters") -> NodeDirectory:

@@ -34,7 +34,8 @@ from gossamer.privacy.meaning import best_guess, in_hundred, most_belief, most_h
 from gossamer.reports.officer import gathered, html, words
 from gossamer.reports.officer.facts import Agreed
 from gossamer.reports.officer.page import code_of
-from tests.test_launch import alone, go, hub, opened, say
+from tests.lives import hub
+from tests.test_launch import alone, go, opened, say
 from tests.test_registry import growing
 from tests.test_reports import Loads
 

@@ -28,7 +28,8 @@ from gossamer.net.store.witness import Mark, Witness
 from gossamer.privacy import BoundedRange, Gaussian, Loss, Pure, accounting, compose
 from gossamer.privacy.guarantee import Unit
 from gossamer.reports.officer.facts import gathered
-from tests.test_launch import ALONE, alone, go, hub, opened, rows, say, try_out
+from tests.lives import hub
+from tests.test_launch import ALONE, alone, go, opened, rows, say, try_out
 
 __all__ = ["hub"]  # nodes speak in memory, and this machine has a folder of its own
 

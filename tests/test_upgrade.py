@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,23 +16,13 @@ from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.net import Bill, NodeDirectory, admit, new_network, upgrade
 from gossamer.net.ledgers import checked_ledger, distinct
 from gossamer.net.node.spending import added_up, costs_of
-from tests.lives import LATE, PACE, agree, algorithm_for, begun, rows_of, rows_read, run, sites
-from tests.networks import Hub
+from tests.lives import LATE, PACE, agree, algorithm_for, begun, hub, rows_of, rows_read, run, sites
+
+__all__ = ["hub"]  # nodes speak in memory
 
 STORED = Path(__file__).parent / "data" / "node-0.2"
 """Two nodes of 0.2.0 (`pd_ogd`, epsilon 1) that made five exchanges: without cert.key, which nothing here reads."""
 NAMES = ("north", "south")
-
-
-@pytest.fixture(autouse=True)
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """Nodes speak in memory, and this machine keeps its witnesses in a folder."""
-    made = Hub()
-    monkeypatch.setattr(
-        sys.modules["gossamer.net.startup"], "ZenohTransport", lambda link, forged: made.transport(link.learner)
-    )
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "machine"))
-    return made
 
 
 @pytest.fixture
