@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bench.tools import print_table
 from gossamer.privacy import Clip
 from gossamer.privacy.clip import norm_slack
-from gossamer.privacy.guarantee import Unit
+from gossamer.privacy.units import Unit
 from gossamer.problems import Block, Hinge, LeastSquares, Linear, Logistic, Model, Problem, Softmax, small_cnn
 
 BOUNDS = (1e-12, 1.0, 100.0, 1e12)

@@ -26,7 +26,7 @@ from gossamer.net.node.spending import Cost, added_up, costs_of, within
 from gossamer.net.registry import DataAccount, Known, Registry, beginning, counted, default_registry
 from gossamer.net.store.witness import Mark, Witness
 from gossamer.privacy import BoundedRange, Gaussian, Loss, Pure, accounting, compose
-from gossamer.privacy.guarantee import Unit
+from gossamer.privacy.units import Unit
 from gossamer.reports.officer.facts import gathered
 from tests.lives import hub
 from tests.test_launch import ALONE, alone, go, opened, rows, say, try_out

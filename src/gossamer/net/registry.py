@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import secrets
 import sqlite3
@@ -26,14 +25,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gossamer.errors import ConfigurationError, PrivacyError
-from gossamer.net.node.spending import LOST, Cost, added_up, cost_of_one, several_times, units_of, within
+from gossamer.net.node.spending import (
+    LOST,
+    Cost,
+    added_up,
+    cost_of_one,
+    largest_of,
+    several_times,
+    sum_of,
+    units_of,
+    within,
+)
 from gossamer.net.store.database import connect
 from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.store.witness import state_directory, sync_directory
-from gossamer.privacy import Budget, Loss, compose
-from gossamer.privacy.guarantee import Unit, rounded_up
-from gossamer.privacy.loss import worst
+from gossamer.privacy import Budget, Loss, Unit
+from gossamer.privacy.guarantee import rounded_up
 
 _APPLICATION, _VERSION = 0x476F7352, 1  # "GosR"
 _SCHEMA = """
@@ -119,31 +127,12 @@ def counted(runs: Sequence[Known]) -> list[Cost]:
             joint.setdefault((run.network, run.cost.unit), {}).setdefault(run.learner, []).append(run.cost)
         else:
             alone.append(run.cost)
-    return alone + [_largest([_sum(costs) for costs in learners.values()]) for learners in joint.values()]
+    return alone + [largest_of([sum_of(costs) for costs in learners.values()]) for learners in joint.values()]
 
 
 def limits_of(own: Known, others: Sequence[Known]) -> list[Budget]:
     """What the data of a run may cost in all: what its owner says for this run, or else for others that are there."""
     return [own.budget] if own.budget else [one.budget for one in others if one.budget and one.there]
-
-
-def _sum(costs: Sequence[Cost]) -> Cost:
-    """Of the runs of one learner."""
-    losses = [cost.loss for cost in costs if cost.loss is not None]
-    return costs[0]._replace(
-        loss=compose(losses) if len(losses) == len(costs) else None,
-        delta=math.fsum(cost.delta for cost in costs),
-        error=math.fsum(cost.error for cost in costs),
-    )
-
-
-def _largest(costs: Sequence[Cost]) -> Cost:
-    losses = [cost.loss for cost in costs if cost.loss is not None]
-    return costs[0]._replace(
-        loss=worst(losses) if len(losses) == len(costs) else None,
-        delta=max(cost.delta for cost in costs),
-        error=max(cost.error for cost in costs),
-    )
 
 
 class Registry:

@@ -3,11 +3,12 @@
 from gossamer.privacy.budget import Budget, budgets_of
 from gossamer.privacy.clip import Clip, Sensitivity
 from gossamer.privacy.fast import FastNoise
-from gossamer.privacy.guarantee import OBSERVERS, Assumption, Basis, Guarantee, Observer, Unit, no_guarantee
+from gossamer.privacy.guarantee import Assumption, Basis, Guarantee, no_guarantee
 from gossamer.privacy.loss import Approximate, BoundedRange, Concentrated, Gaussian, Loss, Mixed, Pure, compose, worst
 from gossamer.privacy.marks import declared
 from gossamer.privacy.noise import Law, NoiseSource, NoiseSpec, Scale, UsedIn
 from gossamer.privacy.secure import SecureNoise
+from gossamer.privacy.units import OBSERVERS, Observer, Unit
 
 __all__ = [
     "OBSERVERS",

@@ -12,7 +12,7 @@ import numpy as np
 from gossamer.checks import check_count, check_positive
 from gossamer.errors import ConfigurationError, PrivacyError
 from gossamer.privacy.budget import is_number
-from gossamer.privacy.guarantee import Unit
+from gossamer.privacy.units import Unit
 from gossamer.spec import kind
 
 _LEAST_GROUP, _LEAST_NORM_GROUP = 24, 128  # sums of fewer numbers than that take as long

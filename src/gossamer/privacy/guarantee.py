@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import ROUND_CEILING, Context
-from enum import StrEnum
 from typing import Any, Literal, get_args
 
 from gossamer.checks import check_count
@@ -16,28 +15,11 @@ from gossamer.privacy import accounting
 from gossamer.privacy.budget import Budget, as_float, budgets_of
 from gossamer.privacy.loss import Loss, worst
 from gossamer.privacy.marks import called_by_us
+from gossamer.privacy.units import OBSERVERS, Observer, Unit, content_of
 
 Basis = Literal["proven", "published", "heuristic", "none"]
 """Why a guarantee is believed: a proof whose every assumption code enforces; a paper's noise as printed; a proof with
 an assumption that nothing enforces; nothing."""
-
-Observer = Literal["decisions", "wiretap", "outsiders", "peers", "broadcasts"]
-OBSERVERS: dict[Observer, str] = {
-    "decisions": "the public, who sees every decision but no message",
-    "wiretap": "an outsider who reads every message but sees no decision",
-    "outsiders": "people outside the network, who read every message and see every decision but no data",
-    "peers": "all other participants together, who see every message and every decision",
-    "broadcasts": "whoever sees all that the trusted server sends out",
-}
-
-
-class Unit(StrEnum):
-    """What may change between neighbouring inputs."""
-
-    SAMPLE = "one sample of one learner"
-    BATCH = "one common batch"
-    BATCH_SAMPLE = "one sample of a common batch"
-    SAMPLE_OF_EACH = "one sample of every learner"
 
 
 @dataclass(frozen=True)
@@ -58,15 +40,6 @@ class Assumption:
 
     def __str__(self) -> str:
         return f"{self.claim} ({f'enforced by {self.enforced_by}' if self.enforced else 'not enforced'})"
-
-
-def content_of(unit: str) -> str:
-    """What is protected where everybody knows when units come: less than the whole unit.
-
-    >>> content_of("one sample of one learner")
-    'the content of one sample of one learner, of which everybody knows that and when it comes,'
-    """
-    return f"the content of {unit}, of which everybody knows that and when it comes,"
 
 
 @dataclass(frozen=True)

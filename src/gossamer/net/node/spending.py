@@ -12,7 +12,8 @@ from gossamer.net.store.export import Export
 from gossamer.net.store.ledger import Ledger
 from gossamer.net.web.status_board import Plan
 from gossamer.privacy import Budget, Guarantee, Loss, accounting, compose
-from gossamer.privacy.guarantee import content_of
+from gossamer.privacy.loss import worst
+from gossamer.privacy.units import content_of
 
 T = TypeVar("T")
 
@@ -75,6 +76,26 @@ def costs_of(ledger: Ledger | Export) -> list[Cost]:
     """
     times, cost = Counter(ledger.sources), cost_of_one(ledger)
     return [several_times(cost, times[source])._replace(source=source) for source in sorted(times)]
+
+
+def sum_of(costs: Sequence[Cost]) -> Cost:
+    """What several runs of one learner cost together."""
+    losses = [cost.loss for cost in costs if cost.loss is not None]
+    return costs[0]._replace(
+        loss=compose(losses) if len(losses) == len(costs) else None,
+        delta=math.fsum(cost.delta for cost in costs),
+        error=math.fsum(cost.error for cost in costs),
+    )
+
+
+def largest_of(costs: Sequence[Cost]) -> Cost:
+    """The most that any of several runs costs."""
+    losses = [cost.loss for cost in costs if cost.loss is not None]
+    return costs[0]._replace(
+        loss=worst(losses) if len(losses) == len(costs) else None,
+        delta=max(cost.delta for cost in costs),
+        error=max(cost.error for cost in costs),
+    )
 
 
 def several_times(cost: Cost, times: int) -> Cost:
